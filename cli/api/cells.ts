@@ -1,29 +1,21 @@
 /** Cells, as the gateway returns them. */
 import type { GatewayClient } from './gateway-client.ts';
+import { ASSIGN_NODE, CREATE_CELL, LIST_CELLS, MOVE_ACCOUNT, type CellRow } from './graphql/gen/operations.ts';
 
-export interface CellRow {
-  readonly name: string;
-  /** Accounts that live in it, deleted ones included. */
-  readonly accounts: number;
-  /** Where the scheduler is reached that owned it last; null before the first. */
-  readonly address: string | null;
-}
+export type { CellRow };
 
-const CELL = 'name accounts address';
-
-export async function listCells(client: GatewayClient): Promise<CellRow[]> {
-  return (await client.query<{ cells: CellRow[] }>(`{ cells { ${CELL} } }`)).cells;
+export async function listCells(client: GatewayClient): Promise<readonly CellRow[]> {
+  return (await client.query(LIST_CELLS, {})).cells;
 }
 
 export async function createCell(client: GatewayClient, name: string): Promise<CellRow> {
-  const query = `mutation ($name: String!) { created: createCell(name: $name) { ${CELL} } }`;
-  return (await client.query<{ created: CellRow }>(query, { name })).created;
+  return (await client.query(CREATE_CELL, { name })).created;
 }
 
 export async function assignNode(client: GatewayClient, id: string, cell: string): Promise<void> {
-  await client.query('mutation ($id: ID!, $cell: String!) { assignNode(id: $id, cell: $cell) }', { id, cell });
+  await client.query(ASSIGN_NODE, { id, cell });
 }
 
 export async function moveAccount(client: GatewayClient, id: string, cell: string): Promise<void> {
-  await client.query('mutation ($id: ID!, $cell: String!) { moveAccount(id: $id, cell: $cell) }', { id, cell });
+  await client.query(MOVE_ACCOUNT, { id, cell });
 }

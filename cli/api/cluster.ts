@@ -4,6 +4,7 @@ import { clientCredentials } from '../../lib/grpc-tls.ts';
 import type { CapstanError } from '../../lib/errors.ts';
 import type { Environment, Settings } from '../../terminal/config.ts';
 import { connect } from '../gateway.ts';
+import { GET_CLUSTER } from './graphql/gen/operations.ts';
 import { checkTokenTarget } from '../key-target.ts';
 import { storedGatewayToken } from '../../supervisor/stored-secrets.ts';
 import { schedulerAddress } from '../local.ts';
@@ -12,17 +13,13 @@ import { readRunFile } from '../../supervisor/run-file.ts';
 import { ToolError } from '../../terminal/tool-error.ts';
 
 const ANSWER_MS = 5_000;
-const QUERY = `{ cluster {
-  cells { name ownerId ownerAddress term termAgeMs lastBatchAgeMs takeOvers previousOwnerAddress standbys masterKeyId }
-  schedulers { id cell role address hostName version schemaVersion masterKeyIds roleAgeMs lastSeenAgeMs clockOffsetMs }
-  database { address version schemaVersion fsync synchronous synchronousStandbys } answeredBy } }`;
 
 /** @throws CapstanError UNAVAILABLE when neither a scheduler nor the gateway answers. */
 export async function listCluster(settings: Settings, environment: Environment): Promise<ClusterRow> {
   const token = storedGatewayToken(settings.dataDir);
   if (token !== null && isOwnStack(settings, environment)) return askSchedulers(settings, token);
   const client = await connect(settings, environment);
-  return (await client.query<{ cluster: ClusterRow }>(QUERY)).cluster;
+  return (await client.query(GET_CLUSTER, {})).cluster;
 }
 
 /** Asks the schedulers, any of which answers. */

@@ -4,85 +4,41 @@ import { EndpointSpec as EndpointForm } from '../../proto/gen/json/capstan/v1/co
 import { READABLE_NAMES, UPDATABLE_NAMES } from '../../lib/endpoint-settings.ts';
 import type { EndpointRow } from './endpoint-row.ts';
 import type { GatewayClient } from './gateway-client.ts';
+import {
+  CREATE_ACCOUNT,
+  CREATE_ENVIRONMENT,
+  CREATE_KEY,
+  DELETE_ACCOUNT,
+  DELETE_ENDPOINT,
+  DELETE_ENDPOINTS,
+  DELETE_ENVIRONMENT,
+  DEPLOY,
+  GET_ACCOUNT,
+  GET_ENVIRONMENT,
+  LIST_ACCOUNTS,
+  LIST_BUILDS,
+  LIST_ENDPOINTS,
+  LIST_ENVIRONMENTS,
+  LIST_KEYS,
+  REVOKE_KEY,
+  ROLLBACK,
+  UPDATE_ACCOUNT,
+  UPDATE_ENDPOINT,
+  type CreateKeyVariables,
+  type EndpointFields,
+  type EndpointSettings,
+  type AccountRow,
+  type BuildRow,
+  type EnvironmentRow,
+  type IsolationRules,
+  type KeyRow,
+} from './graphql/gen/operations.ts';
 
-const ENDPOINT = `id name kind url environment created build { digest } release routes { method path function } functions
-  settings { workersMin workersMax } workers { total } queue { inQueue inProgress reason detail }`;
-
-interface EndpointData {
-  readonly id: string;
-  readonly name: string;
-  readonly kind: 'QUEUE' | 'LOAD_BALANCED';
-  readonly url: string;
-  readonly environment: string;
-  readonly created: boolean;
-  readonly build: { readonly digest: string } | null;
-  readonly release: string;
-  readonly routes: readonly { readonly method: string; readonly path: string; readonly function: string }[];
-  readonly functions: readonly string[];
-  readonly settings: { readonly workersMin: number; readonly workersMax: number };
-  readonly workers: { readonly total: number };
-  readonly queue: {
-    readonly inQueue: number;
-    readonly inProgress: number;
-    readonly reason: string | null;
-    readonly detail: string | null;
-  };
-}
+export type { AccountRow, BuildRow, EnvironmentRow, IsolationRules, KeyRow };
 
 export interface Deployed {
   readonly environment: string;
   readonly endpoints: readonly (EndpointRow & { readonly created: boolean })[];
-}
-
-export interface EnvironmentRow {
-  readonly name: string;
-  readonly createdAt: string | null;
-  readonly workersMax: number;
-  readonly deployment: number;
-}
-
-export interface BuildRow {
-  readonly digest: string;
-  /** Bytes. */
-  readonly size: number;
-  readonly environment: string;
-  readonly deployedAt: string;
-  readonly endpoints: readonly string[];
-  readonly current: readonly string[];
-  readonly functions: readonly string[];
-}
-
-export interface KeyRow {
-  readonly id: string;
-  readonly name: string;
-  readonly prefix: string;
-  readonly scope: string;
-  readonly endpoints: readonly string[];
-  readonly environment: string | null;
-  readonly createdAt: string | null;
-  readonly expiresAt: string | null;
-  readonly lastUsedAt: string | null;
-}
-
-export interface AccountRow {
-  readonly id: string;
-  /** The cell of the account. */
-  readonly cell: string;
-  readonly createdAt: string | null;
-  readonly quota: { readonly workers: number; readonly used: number };
-  readonly endpoints: number;
-  /** Bytes. */
-  /** Rules for its workers; null where the scheduler does not know rules. */
-  readonly isolation: IsolationRules | null;
-  readonly storage: { readonly [Kind in 'builds' | 'bodies']: { readonly used: number; readonly quota: number } };
-}
-
-export interface IsolationRules {
-  /** Least level. */
-  readonly least: string;
-  readonly runtimes: readonly string[];
-  /** The widest one. */
-  readonly network: string;
 }
 
 /** Rules to set; those that are absent stay, or are the service's defaults of a new account. */
@@ -97,16 +53,8 @@ export interface AccountChanges {
   readonly isolation: IsolationRulesPatch | null;
 }
 
-const UPDATABLE = READABLE_NAMES.filter((name) => UPDATABLE_NAMES.some((each) => each === name)).join(' ');
-const KEY = 'id name prefix scope endpoints environment createdAt expiresAt lastUsedAt';
-const ACCOUNT =
-  'id cell createdAt quota { workers used } endpoints storage { builds { used quota } bodies { used quota } } isolation { least runtimes network }';
-const QUOTAS = '$id: ID!, $workerQuota: Int, $buildQuotaBytes: Float, $bodyQuotaBytes: Float, $isolation: IsolationRulesInput';
-const GIVEN =
-  'id: $id, workerQuota: $workerQuota, buildQuotaBytes: $buildQuotaBytes, bodyQuotaBytes: $bodyQuotaBytes, isolation: $isolation';
-const BUILD = 'digest size environment deployedAt endpoints current functions';
-
-function row(data: EndpointData): EndpointRow & { readonly created: boolean } {
+const UPDATABLE = READABLE_NAMES.filter((name) => UPDATABLE_NAMES.some((each) => each === name));
+function row(data: EndpointFields): EndpointRow & { readonly created: boolean } {
   return {
     id: data.id,
     name: data.name,
@@ -130,8 +78,7 @@ function row(data: EndpointData): EndpointRow & { readonly created: boolean } {
 
 /** A null environment means all. */
 export async function listEndpoints(client: GatewayClient, environment: string | null): Promise<EndpointRow[]> {
-  const query = `query ($environment: String) { endpoints(environment: $environment) { ${ENDPOINT} } }`;
-  const { endpoints } = await client.query<{ endpoints: EndpointData[] }>(query, { environment });
+  const { endpoints } = await client.query(LIST_ENDPOINTS, { environment });
   return endpoints.map(withoutCreated);
 }
 
@@ -139,12 +86,10 @@ export async function deploy(
   client: GatewayClient,
   asked: { readonly environment: string; readonly build: string; readonly endpoints: readonly EndpointSpec[] },
 ): Promise<Deployed> {
-  const query = `mutation ($environment: String, $build: String!, $endpoints: [EndpointSpec!]!) {
-    deploy(environment: $environment, build: $build, endpoints: $endpoints) { environment endpoints { ${ENDPOINT} } } }`;
   // The JSON form omits zeros, and an omitted workersMax means the service's default: 0 would not remain a pause.
   const endpoints = asked.endpoints.map((spec) => ({ ...(EndpointForm.toJSON(spec) as object), workersMax: spec.workersMax }));
   const variables = { ...asked, endpoints };
-  const { deploy: deployed } = await client.query<{ deploy: { environment: string; endpoints: EndpointData[] } }>(query, variables);
+  const { deploy: deployed } = await client.query(DEPLOY, variables);
   return { environment: deployed.environment, endpoints: deployed.endpoints.map(row) };
 }
 
@@ -152,9 +97,7 @@ export async function rollback(
   client: GatewayClient,
   asked: { readonly environment: string; readonly endpoint: string | null; readonly build: string | null },
 ): Promise<Deployed> {
-  const query = `mutation ($environment: String, $endpoint: ID, $build: String) {
-    rollback(environment: $environment, endpoint: $endpoint, build: $build) { environment endpoints { ${ENDPOINT} } } }`;
-  const { rollback: back } = await client.query<{ rollback: { environment: string; endpoints: EndpointData[] } }>(query, { ...asked });
+  const { rollback: back } = await client.query(ROLLBACK, asked);
   return { environment: back.environment, endpoints: back.endpoints.map(row) };
 }
 
@@ -166,14 +109,10 @@ export async function deleteEndpoints(
   stopJobs: boolean,
 ): Promise<EndpointRow[]> {
   if (endpoint === null) {
-    const query = `mutation ($environment: String!, $stopJobs: Boolean) {
-      deleteEndpoints(environment: $environment, stopJobs: $stopJobs) { ${ENDPOINT} } }`;
-    const { deleteEndpoints } = await client.query<{ deleteEndpoints: EndpointData[] }>(query, { environment, stopJobs });
+    const { deleteEndpoints } = await client.query(DELETE_ENDPOINTS, { environment, stopJobs });
     return deleteEndpoints.map(withoutCreated);
   }
-  const query = `mutation ($environment: String, $endpoint: ID!, $stopJobs: Boolean) {
-    deleteEndpoint(environment: $environment, endpoint: $endpoint, stopJobs: $stopJobs) { ${ENDPOINT} } }`;
-  const { deleteEndpoint } = await client.query<{ deleteEndpoint: EndpointData }>(query, { environment, endpoint, stopJobs });
+  const { deleteEndpoint } = await client.query(DELETE_ENDPOINT, { environment, endpoint, stopJobs });
   return [withoutCreated(deleteEndpoint)];
 }
 
@@ -181,20 +120,14 @@ export async function deleteEndpoints(
 export async function updateEndpoint(
   client: GatewayClient,
   endpoint: string,
-  settings: Readonly<Record<string, unknown>>,
+  settings: EndpointSettings,
 ): Promise<EndpointRow & { readonly settings: Readonly<Record<string, unknown>> }> {
-  const query = `mutation ($endpoint: ID!, $settings: EndpointSettings!) { updateEndpoint(endpoint: $endpoint, settings: $settings) {
-    ${ENDPOINT} all: settings { ${UPDATABLE} } } }`;
-  const { updateEndpoint: updated } = await client.query<{ updateEndpoint: EndpointData & { all: Record<string, unknown> } }>(query, {
-    endpoint,
-    settings,
-  });
-  return { ...withoutCreated(updated), settings: updated.all };
+  const { updateEndpoint: updated } = await client.query(UPDATE_ENDPOINT, { endpoint, settings });
+  return { ...withoutCreated(updated), settings: Object.fromEntries(UPDATABLE.map((name) => [name, updated.all[name]])) };
 }
 
 export async function listEnvironments(client: GatewayClient): Promise<(EnvironmentRow & { readonly endpoints: number })[]> {
-  const query = '{ environments { name createdAt workersMax deployment endpoints { id } } }';
-  const { environments } = await client.query<{ environments: (EnvironmentRow & { endpoints: unknown[] })[] }>(query);
+  const { environments } = await client.query(LIST_ENVIRONMENTS, {});
   return environments.map((environment) => ({ ...environment, endpoints: environment.endpoints.length }));
 }
 
@@ -203,59 +136,49 @@ export async function getEnvironment(
   client: GatewayClient,
   name: string,
 ): Promise<(EnvironmentRow & { readonly endpoints: readonly EndpointRow[] }) | null> {
-  const query = `query ($name: String!) { environment(name: $name) { name createdAt workersMax deployment endpoints { ${ENDPOINT} } } }`;
-  type Data = EnvironmentRow & { endpoints: EndpointData[] };
-  const { environment } = await client.query<{ environment: Data | null }>(query, { name });
+  const { environment } = await client.query(GET_ENVIRONMENT, { name });
   return environment === null ? null : { ...environment, endpoints: environment.endpoints.map(withoutCreated) };
 }
 
 export async function createEnvironment(client: GatewayClient, name: string): Promise<void> {
-  await client.query('mutation ($name: String!) { createEnvironment(name: $name) { name } }', { name });
+  await client.query(CREATE_ENVIRONMENT, { name });
 }
 
 export async function deleteEnvironment(
   client: GatewayClient,
   asked: { readonly name: string; readonly force: boolean; readonly stopJobs: boolean },
 ): Promise<EndpointRow[]> {
-  const query = `mutation ($name: String!, $force: Boolean, $stopJobs: Boolean) {
-    deleteEnvironment(name: $name, force: $force, stopJobs: $stopJobs) { ${ENDPOINT} } }`;
-  const { deleteEnvironment: deleted } = await client.query<{ deleteEnvironment: EndpointData[] }>(query, { ...asked });
+  const { deleteEnvironment: deleted } = await client.query(DELETE_ENVIRONMENT, asked);
   return deleted.map(withoutCreated);
 }
 
-export async function listBuilds(client: GatewayClient, environment: string | null, endpoint: string | null): Promise<BuildRow[]> {
-  const query = `query ($environment: String, $endpoint: String) { builds(environment: $environment, endpoint: $endpoint) { ${BUILD} } }`;
-  return (await client.query<{ builds: BuildRow[] }>(query, { environment, endpoint })).builds;
+export async function listBuilds(client: GatewayClient, environment: string | null, endpoint: string | null): Promise<readonly BuildRow[]> {
+  return (await client.query(LIST_BUILDS, { environment, endpoint })).builds;
 }
 
 /** A null account means that of the client's own key. */
-export async function listKeys(client: GatewayClient, account: string | null): Promise<KeyRow[]> {
-  const query = `query ($account: ID) { apiKeys(account: $account) { ${KEY} } }`;
-  return (await client.query<{ apiKeys: KeyRow[] }>(query, { account })).apiKeys;
+export async function listKeys(client: GatewayClient, account: string | null): Promise<readonly KeyRow[]> {
+  return (await client.query(LIST_KEYS, { account })).apiKeys;
 }
 
 export async function createKey(
   client: GatewayClient,
-  asked: Readonly<Record<string, unknown>>,
+  asked: CreateKeyVariables,
 ): Promise<{ readonly plaintext: string; readonly key: KeyRow }> {
-  const query = `mutation ($name: String!, $scope: KeyScope!, $endpoints: [ID!], $environment: String, $expiresInS: Int, $account: String) {
-    createApiKey(name: $name, scope: $scope, endpoints: $endpoints, environment: $environment, expiresInS: $expiresInS, account: $account) {
-      plaintext key { ${KEY} } } }`;
-  return (await client.query<{ createApiKey: { plaintext: string; key: KeyRow } }>(query, asked)).createApiKey;
+  return (await client.query(CREATE_KEY, asked)).createApiKey;
 }
 
 /** A null account means that of the client's own key. */
 export async function revokeKey(client: GatewayClient, id: string, account: string | null): Promise<KeyRow> {
-  const query = `mutation ($id: ID!, $account: ID) { revokeApiKey(id: $id, account: $account) { ${KEY} } }`;
-  return (await client.query<{ revokeApiKey: KeyRow }>(query, { id, account })).revokeApiKey;
+  return (await client.query(REVOKE_KEY, { id, account })).revokeApiKey;
 }
 
 export async function getAccount(client: GatewayClient): Promise<AccountRow> {
-  return (await client.query<{ account: AccountRow }>(`{ account { ${ACCOUNT} } }`)).account;
+  return (await client.query(GET_ACCOUNT, {})).account;
 }
 
-export async function listAccounts(client: GatewayClient): Promise<AccountRow[]> {
-  return (await client.query<{ accounts: AccountRow[] }>(`{ accounts { ${ACCOUNT} } }`)).accounts;
+export async function listAccounts(client: GatewayClient): Promise<readonly AccountRow[]> {
+  return (await client.query(LIST_ACCOUNTS, {})).accounts;
 }
 
 /** A null cell means that of the client's own key. Only this result contains the plaintext of the account's first key. */
@@ -264,14 +187,12 @@ export async function createAccount(
   id: string,
   { cell, ...quotas }: AccountChanges & { readonly cell: string | null },
 ): Promise<{ readonly account: AccountRow; readonly keyText: string }> {
-  const query = `mutation (${QUOTAS}, $cell: String) { createAccount(${GIVEN}, cell: $cell) { account { ${ACCOUNT} } keyText } }`;
   const variables = { id, cell, ...quotas };
-  return (await client.query<{ createAccount: { account: AccountRow; keyText: string } }>(query, variables)).createAccount;
+  return (await client.query(CREATE_ACCOUNT, variables)).createAccount;
 }
 
 export async function updateAccount(client: GatewayClient, id: string, changes: AccountChanges): Promise<AccountRow> {
-  const query = `mutation (${QUOTAS}) { updateAccount(${GIVEN}) { ${ACCOUNT} } }`;
-  return (await client.query<{ updateAccount: AccountRow }>(query, { id, ...changes })).updateAccount;
+  return (await client.query(UPDATE_ACCOUNT, { id, ...changes })).updateAccount;
 }
 
 /** Returns the account as it was. @throws CapstanError CONFLICT while it has endpoints, unless forced. */
@@ -279,12 +200,10 @@ export async function deleteAccount(
   client: GatewayClient,
   request: { readonly id: string; readonly force: boolean; readonly stopJobs: boolean },
 ): Promise<AccountRow> {
-  const query = `mutation ($id: ID!, $force: Boolean, $stopJobs: Boolean) {
-    deleteAccount(id: $id, force: $force, stopJobs: $stopJobs) { ${ACCOUNT} } }`;
-  return (await client.query<{ deleteAccount: AccountRow }>(query, { ...request })).deleteAccount;
+  return (await client.query(DELETE_ACCOUNT, request)).deleteAccount;
 }
 
-function withoutCreated(data: EndpointData): EndpointRow {
+function withoutCreated(data: EndpointFields): EndpointRow {
   const { created: _created, ...rest } = row(data);
   return rest;
 }

@@ -9,6 +9,7 @@ import { isErrno } from '../../lib/to-error.ts';
 import { ToolError } from '../../terminal/tool-error.ts';
 import { certificateProblem } from './certificate-trust.ts';
 import { explainUnknownName } from './gateway-version.ts';
+import type { Operation } from './graphql/gen/operations.ts';
 import { callHttp, openHttp, type HttpAnswer, type HttpQuestion } from './http-call.ts';
 
 const CALL_MS = 30_000;
@@ -30,8 +31,8 @@ export interface BuildUpload {
 export interface GatewayClient {
   /** Base URL. */
   readonly address: string;
-  /** Runs a query and returns its data. Throws CapstanError with the code of its first error. */
-  query<T>(text: string, variables?: Readonly<Record<string, unknown>>, signal?: AbortSignal): Promise<T>;
+  /** Runs an operation and returns its data. Throws CapstanError with the code of its first error. */
+  query<Result, Variables>(operation: Operation<Result, Variables>, variables: Variables, signal?: AbortSignal): Promise<Result>;
   /**
    * Returns true when the build was stored before. Makes one attempt, which continues an earlier interrupted upload.
    */
@@ -67,7 +68,7 @@ export function connectGateway(address: string, key: string): GatewayClient {
 
   return {
     address,
-    async query<T>(query: string, variables: Readonly<Record<string, unknown>> = {}, signal?: AbortSignal): Promise<T> {
+    async query<Result, Variables>(query: Operation<Result, Variables>, variables: Variables, signal?: AbortSignal): Promise<Result> {
       const { status, text } = await call(`${address}/graphql`, {
         method: 'POST',
         headers: { authorization, 'content-type': 'application/json' },
@@ -75,7 +76,7 @@ export function connectGateway(address: string, key: string): GatewayClient {
         idleMs: CALL_MS,
         signal,
       });
-      const { data, errors = [] } = answerOf(address, status, text) as { data?: T | null; errors?: GraphqlProblem[] };
+      const { data, errors = [] } = answerOf(address, status, text) as { data?: Result | null; errors?: GraphqlProblem[] };
       const [first] = errors;
       if (first !== undefined) throw await explainUnknownName(address, problemOf(address, first));
       if (data === null || data === undefined) throw notAGateway(address, status);

@@ -1,24 +1,11 @@
 /** Join tokens, as the gateway returns them. */
 import type { GatewayClient } from './gateway-client.ts';
+import { CREATE_JOIN_TOKEN, LIST_JOIN_TOKENS, REVOKE_JOIN_TOKEN, type JoinTokenRow } from './graphql/gen/operations.ts';
 
-export interface JoinTokenRow {
-  readonly id: string;
-  /** The cell that nodes join with it. */
-  readonly cell: string;
-  readonly name: string;
-  /** ISO 8601. */
-  readonly createdAt: string | null;
-  /** ISO 8601; null means that it does not expire. */
-  readonly expiresAt: string | null;
-  /** Null means no limit. */
-  readonly maxUses: number | null;
-  readonly uses: number;
-}
+export type { JoinTokenRow };
 
-const TOKEN = 'id cell name createdAt expiresAt maxUses uses';
-
-export async function listJoinTokens(client: GatewayClient): Promise<JoinTokenRow[]> {
-  return (await client.query<{ joinTokens: JoinTokenRow[] }>(`{ joinTokens { ${TOKEN} } }`)).joinTokens;
+export async function listJoinTokens(client: GatewayClient): Promise<readonly JoinTokenRow[]> {
+  return (await client.query(LIST_JOIN_TOKENS, {})).joinTokens;
 }
 
 /**
@@ -35,12 +22,9 @@ export async function createJoinToken(
     readonly cell: string | null;
   },
 ): Promise<{ readonly plaintext: string; readonly token: JoinTokenRow }> {
-  const query = `mutation ($name: String, $expiresInS: Int, $maxUses: Int, $neverExpires: Boolean, $cell: String) {
-    created: createJoinToken(name: $name, expiresInS: $expiresInS, maxUses: $maxUses, neverExpires: $neverExpires, cell: $cell) { plaintext token { ${TOKEN} } } }`;
-  return (await client.query<{ created: { plaintext: string; token: JoinTokenRow } }>(query, { ...request })).created;
+  return (await client.query(CREATE_JOIN_TOKEN, request)).created;
 }
 
 export async function revokeJoinToken(client: GatewayClient, id: string): Promise<JoinTokenRow> {
-  const query = `mutation ($id: ID!) { revoked: revokeJoinToken(id: $id) { ${TOKEN} } }`;
-  return (await client.query<{ revoked: JoinTokenRow }>(query, { id })).revoked;
+  return (await client.query(REVOKE_JOIN_TOKEN, { id })).revoked;
 }

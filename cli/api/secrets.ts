@@ -1,36 +1,23 @@
 /** Secrets of the account, as the gateway returns them: never with their values. */
 import type { GatewayClient } from './gateway-client.ts';
+import { DELETE_SECRET, LIST_SECRETS, SET_SECRET, type SecretRow } from './graphql/gen/operations.ts';
 
-export interface SecretRow {
-  readonly name: string;
-  /** Null: for every environment. */
-  readonly environment: string | null;
-  /** ISO 8601. */
-  readonly createdAt: string;
-  readonly changedAt: string;
-  /** `<environment>/<endpoint>`. */
-  readonly usedBy: readonly string[];
-}
-
-const SECRET = 'name environment createdAt changedAt usedBy';
+export type { SecretRow };
 
 export async function listSecrets(client: GatewayClient): Promise<readonly SecretRow[]> {
-  return (await client.query<{ secrets: SecretRow[] }>(`{ secrets { ${SECRET} } }`)).secrets;
+  return (await client.query(LIST_SECRETS, {})).secrets;
 }
 
 export async function setSecret(
   client: GatewayClient,
   secret: { readonly name: string; readonly environment: string | null; readonly value: string },
 ): Promise<SecretRow> {
-  const query = `mutation ($name: String!, $environment: String, $value: String!) {
-    setSecret(name: $name, environment: $environment, value: $value) { ${SECRET} } }`;
-  return (await client.query<{ setSecret: SecretRow }>(query, secret)).setSecret;
+  return (await client.query(SET_SECRET, secret)).setSecret;
 }
 
 export async function deleteSecret(
   client: GatewayClient,
   secret: { readonly name: string; readonly environment: string | null },
 ): Promise<SecretRow> {
-  const query = `mutation ($name: String!, $environment: String) { deleteSecret(name: $name, environment: $environment) { ${SECRET} } }`;
-  return (await client.query<{ deleteSecret: SecretRow }>(query, secret)).deleteSecret;
+  return (await client.query(DELETE_SECRET, secret)).deleteSecret;
 }

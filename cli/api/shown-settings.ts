@@ -1,6 +1,6 @@
 /** The settings of an endpoint as `capstan endpoints get` prints them. */
 import { DEFAULT_VALUES, READABLE_NAMES, type PlainName, type ReadableName, type SettingValues } from '../../lib/endpoint-settings.ts';
-import type { EndpointSpec } from '../../proto/gen/capstan/v1/control.ts';
+import type { AllSettings } from './graphql/gen/operations.ts';
 
 /** Names in the tool's JSON that differ from the settings' own. */
 const PRINTED_NAMES = { imageName: 'image', gpuIds: 'gpu', idleTimeout: 'idleTimeoutS' } as const;
@@ -11,15 +11,18 @@ type ShownName = Exclude<ReadableName & PlainName, 'workersMin' | 'workersMax'>;
 
 /** Every setting that can be read. */
 export type ShownSettings = { readonly [Name in ShownName as PrintedName<Name>]: SettingValues[Name] } & {
-  readonly rateLimits: EndpointSpec['rateLimits'];
+  readonly rateLimits: AllSettings['rateLimits'];
 };
 
 const SHOWN_NAMES = READABLE_NAMES.filter(
   (name): name is ShownName => name !== 'workersMin' && name !== 'workersMax' && name !== 'rateLimits',
 );
 
-/** Fields of GraphQL's Settings, with aliases that make them ShownSettings. */
-export const SETTINGS_SELECTION = [...SHOWN_NAMES.map((name) => `${printed(name)}: ${name}`), 'rateLimits'].join(' ');
+/** Returns the settings by their names in the tool's JSON. */
+export function shownSettings(settings: AllSettings): ShownSettings {
+  const shown = Object.fromEntries(SHOWN_NAMES.map((name) => [printed(name), settings[name]]));
+  return { ...(shown as Omit<ShownSettings, 'rateLimits'>), rateLimits: settings.rateLimits };
+}
 
 /** Returns name and value of each setting that is not the default and not in `printedNames`, as people read them. */
 export function otherSettings(settings: ShownSettings, printedNames: readonly (keyof ShownSettings)[]): [name: string, value: string][] {

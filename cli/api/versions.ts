@@ -1,10 +1,10 @@
 /** The versions of a service's parts, as its gateway tells them. */
-import type { SchedulerRow } from '../../lib/owner/cluster-list.ts';
 import { toError } from '../../lib/to-error.ts';
 import { CapstanError } from '../../lib/errors.ts';
 import { DISCONNECTED, OWNER, STANDBY, type PartVersion } from '../doctor/versions.ts';
 import type { GatewayClient } from './gateway-client.ts';
 import { gatewayVersion } from './gateway-version.ts';
+import { LIST_AGENT_VERSIONS, LIST_CONNECTED_NODES, LIST_SCHEDULER_VERSIONS, PING } from './graphql/gen/operations.ts';
 
 /** A scheduler that is up is seen every few seconds. */
 const SILENT_MS = 10_000;
@@ -18,12 +18,10 @@ export interface FoundVersions {
 /** @throws CapstanError UNAVAILABLE when the gateway does not respond, UNAUTHENTICATED when it refuses the key. */
 export async function serviceVersions(client: GatewayClient): Promise<FoundVersions> {
   // First, because an address without a gateway and a wrong key fail here with their hints.
-  await client.query('{ __typename }');
+  await client.query(PING, {});
   const gateway = await gatewayVersion(client.address);
   const schedulers = await ask(async () => {
-    const { cluster } = await client.query<{ cluster: { schedulers: readonly SchedulerRow[] } }>(
-      '{ cluster { schedulers { address role version lastSeenAgeMs } } }',
-    );
+    const { cluster } = await client.query(LIST_SCHEDULER_VERSIONS, {});
     return cluster.schedulers.map(({ address, role, version, lastSeenAgeMs }): PartVersion => {
       if (lastSeenAgeMs > SILENT_MS) return { part: 'scheduler', name: address, version: null, state: DISCONNECTED };
       return { part: 'scheduler', name: address, version, state: role === 'OWNER' ? OWNER : STANDBY };
@@ -43,20 +41,14 @@ export async function serviceVersions(client: GatewayClient): Promise<FoundVersi
   };
 }
 
-interface NodeVersion {
-  readonly name: string;
-  readonly connected: boolean;
-  readonly agentVersion?: string | null;
-}
-
 async function agentVersions(client: GatewayClient): Promise<PartVersion[]> {
-  const ofNodes = (fields: string): Promise<{ nodes: readonly NodeVersion[] }> => client.query(`{ nodes { ${fields} } }`);
-  const { nodes } = await ofNodes('name connected agentVersion').catch((error: unknown) => {
+  const { nodes } = await client.query(LIST_AGENT_VERSIONS, {}).catch(async (error: unknown) => {
     // A gateway of an earlier version does not know the field.
-    if (error instanceof CapstanError && error.code === 'INVALID_ARGUMENT') return ofNodes('name connected');
-    throw error;
+    if (!(error instanceof CapstanError) || error.code !== 'INVALID_ARGUMENT') throw error;
+    const known = await client.query(LIST_CONNECTED_NODES, {});
+    return { nodes: known.nodes.map((node) => ({ ...node, agentVersion: null })) };
   });
-  return nodes.map(({ name, connected, agentVersion = null }) => {
+  return nodes.map(({ name, connected, agentVersion }) => {
     return { part: 'agent', name, version: agentVersion, state: connected ? 'connected' : DISCONNECTED };
   });
 }

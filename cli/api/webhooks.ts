@@ -1,5 +1,13 @@
 /** Undelivered webhooks and the secret that signs them, as the gateway returns them. */
 import type { GatewayClient } from './gateway-client.ts';
+import {
+  GET_WEBHOOK_SECRET,
+  LIST_WEBHOOKS,
+  REDELIVER_WEBHOOK,
+  ROTATE_WEBHOOK_SECRET,
+  type ListWebhooksResult,
+  type WebhookFields,
+} from './graphql/gen/operations.ts';
 
 export interface WebhookRow {
   /** The webhook-id that the receiver sees. */
@@ -19,27 +27,10 @@ export interface WebhookRow {
 
 const PAGE = 1_000;
 
-interface WebhookData {
-  readonly id: string;
-  readonly endpoint: string;
-  readonly url: string;
-  readonly state: 'PENDING' | 'FAILED';
-  readonly tries: number;
-  readonly dueAt: string | null;
-  readonly error: string | null;
-}
-
-interface WebhookPage {
-  readonly webhooks: readonly WebhookData[];
-  readonly next: string | null;
-}
-
 export async function listWebhooks(client: GatewayClient): Promise<WebhookRow[]> {
-  const query = `query ($after: ID, $limit: Int) { webhooks(after: $after, limit: $limit) {
-    webhooks { id endpoint url state tries dueAt error } next } }`;
   const rows: WebhookRow[] = [];
   for (let after: string | null = null; ;) {
-    const { webhooks: page }: { webhooks: WebhookPage } = await client.query(query, { after, limit: PAGE });
+    const { webhooks: page }: ListWebhooksResult = await client.query(LIST_WEBHOOKS, { after, limit: PAGE });
     rows.push(...page.webhooks.map(webhookOf));
     // Prevents an endless loop with a server that returns the same cursor again.
     if (page.next === null || page.next === after) return rows;
@@ -48,22 +39,21 @@ export async function listWebhooks(client: GatewayClient): Promise<WebhookRow[]>
 }
 
 export async function redeliverWebhook(client: GatewayClient, id: string): Promise<void> {
-  await client.query('mutation ($id: ID!) { redeliverWebhook(id: $id) }', { id });
+  await client.query(REDELIVER_WEBHOOK, { id });
 }
 
 export async function webhookSecret(client: GatewayClient): Promise<string> {
-  return (await client.query<{ webhookSecret: string }>('{ webhookSecret }')).webhookSecret;
+  return (await client.query(GET_WEBHOOK_SECRET, {})).webhookSecret;
 }
 
 /** `previousUntil`: ISO 8601, null when there was no earlier secret. */
 export async function rotateWebhookSecret(
   client: GatewayClient,
 ): Promise<{ readonly secret: string; readonly previousUntil: string | null }> {
-  const query = 'mutation { rotated: rotateWebhookSecret { secret previousUntil } }';
-  return (await client.query<{ rotated: { secret: string; previousUntil: string | null } }>(query)).rotated;
+  return (await client.query(ROTATE_WEBHOOK_SECRET, {})).rotated;
 }
 
-function webhookOf({ id, endpoint, url, state, tries, dueAt, error }: WebhookData): WebhookRow {
+function webhookOf({ id, endpoint, url, state, tries, dueAt, error }: WebhookFields): WebhookRow {
   const failed = state === 'FAILED';
   return {
     id,

@@ -1,3 +1,4 @@
+import type { KeyScope } from '../api/graphql/gen/operations.ts';
 import { printResult, type Command, type CommandGroup } from '../command.ts';
 import { flagOption, textOption } from '../../terminal/options.ts';
 import { GATEWAY_SETTINGS, readSettings } from '../../terminal/config.ts';
@@ -6,7 +7,13 @@ import { connect } from '../gateway.ts';
 import { ageOf } from '../../terminal/age.ts';
 import { renderTable } from '../../terminal/table.ts';
 
-const SCOPES = ['all', 'endpoints', 'read-only', 'environment', 'operator'] as const;
+const SCOPES: Readonly<Record<string, KeyScope>> = {
+  all: 'ALL',
+  endpoints: 'ENDPOINTS',
+  'read-only': 'READ_ONLY',
+  environment: 'ENVIRONMENT',
+  operator: 'OPERATOR',
+};
 
 const accountOption = { flags: '--account <account>', description: 'account of the key; requires an operator key', default: 'your own' };
 
@@ -42,7 +49,7 @@ const create: Command = {
   summary: 'Create an API key. It is shown only once.',
   arguments: [{ name: 'name', description: 'name of the key' }],
   options: [
-    { flags: '--scope <scope>', description: 'what the key permits', choices: SCOPES, default: 'all' },
+    { flags: '--scope <scope>', description: 'what the key permits', choices: Object.keys(SCOPES), default: 'all' },
     { flags: '--endpoints <a,b>', description: 'endpoints of a key with the scope endpoints, by id or name' },
     {
       flags: '--env <environment>',
@@ -61,7 +68,7 @@ const create: Command = {
     const { createKey } = await import('../api/control.ts');
     const { key, plaintext } = await createKey(await connect(readSettings(options, env), env), {
       name: args[0] ?? '',
-      scope: (textOption(options, 'scope') ?? 'all').toUpperCase().replace('-', '_'),
+      scope: SCOPES[textOption(options, 'scope') ?? 'all'] ?? 'ALL',
       endpoints: names === undefined ? null : names.split(',').map((each) => each.trim()),
       environment: textOption(options, 'env') ?? null,
       expiresInS: readDuration('--expires-in', textOption(options, 'expiresIn')),

@@ -1,5 +1,4 @@
 /** What a deployment would change: endpoints with their settings and environment names, files, packages. Pure. */
-import type { SettingValues } from '../../lib/endpoint-settings.ts';
 
 /** One side of the comparison. */
 export interface EndpointFacts {
@@ -66,7 +65,7 @@ function listChanges(before: readonly string[], after: readonly string[]): { add
 }
 
 /** The settings that are compared, by name. */
-export function comparedSettings(values: SettingValues, names: readonly string[]): Record<string, unknown> {
+export function comparedSettings(values: object, names: readonly string[]): Record<string, unknown> {
   const all: Readonly<Record<string, unknown>> = { ...values };
   return Object.fromEntries(names.map((name) => [name, all[name]]));
 }

@@ -3,12 +3,13 @@ import { createHash } from 'node:crypto';
 import { createReadStream } from 'node:fs';
 import { pipeline } from 'node:stream/promises';
 
-import { READABLE_NAMES, type SettingValues } from '../../lib/endpoint-settings.ts';
+import { READABLE_NAMES } from '../../lib/endpoint-settings.ts';
 import { CapstanError } from '../../lib/errors.ts';
 import { visibleLine } from '../../lib/visible-text.ts';
 import { deployedSettings } from '../../lib/normal-settings.ts';
 import { EndpointKind } from '../../proto/gen/capstan/v1/common.ts';
 import type { GatewayClient } from '../api/gateway-client.ts';
+import { LIST_DEPLOYED_FACTS, LIST_EARLIER_FACTS } from '../api/graphql/gen/operations.ts';
 import type { Terminal } from '../../terminal/terminal.ts';
 import { archiveContents, type ArchiveContents } from '../../compiler/artifact/archive-contents.ts';
 import {
@@ -35,33 +36,16 @@ export interface DryRun {
 
 const SETTINGS = READABLE_NAMES.filter((name) => name !== 'rateLimits');
 
-interface EndpointData {
-  readonly name: string;
-  readonly kind: 'QUEUE' | 'LOAD_BALANCED';
-  readonly build: { readonly digest: string } | null;
-  readonly routes: readonly { readonly method: string; readonly path: string; readonly function: string }[];
-  readonly functions: readonly string[];
-  readonly settings: SettingValues;
-  readonly envNames: readonly string[];
-  /** What holds for an endpoint whose maxAttempts is 0. */
-  readonly defaultMaxAttempts?: number;
-}
-
 /** The endpoints of an environment, with the attempts that an endpoint has which sets none; no endpoints for one that does not exist. */
 async function deployedEndpoints(
   client: GatewayClient,
   environment: string,
 ): Promise<{ readonly endpoints: readonly EndpointFacts[]; readonly defaultMaxAttempts: number }> {
-  const withFields = (more: string): Promise<{ endpoints: EndpointData[] }> =>
-    client.query(
-      `query ($environment: String) { endpoints(environment: $environment) { name kind build { digest } routes { method path function }
-        functions envNames settings { ${SETTINGS.join(' ')} } ${more} } }`,
-      { environment },
-    );
-  const { endpoints } = await withFields('defaultMaxAttempts').catch((error: unknown) => {
+  const { endpoints } = await client.query(LIST_DEPLOYED_FACTS, { environment }).catch(async (error: unknown) => {
     // A gateway of an earlier version does not know the field.
-    if (error instanceof CapstanError && error.message.includes('"defaultMaxAttempts"')) return withFields('');
-    throw error;
+    if (!(error instanceof CapstanError) || !error.message.includes('"defaultMaxAttempts"')) throw error;
+    const known = await client.query(LIST_EARLIER_FACTS, { environment });
+    return { endpoints: known.endpoints.map((endpoint) => ({ ...endpoint, defaultMaxAttempts: 0 })) };
   });
   const facts = endpoints.map(({ name, kind, build, routes, functions, settings, envNames }): EndpointFacts => ({
     name,

@@ -38,6 +38,14 @@ test('no resolver returns an object without its type', (t) => {
   );
 });
 
+test('no command of the tool writes an operation or its shapes by hand', (t) => {
+  const files = globSync('cli/**/*.ts', { cwd: root }).filter((file) => !file.includes('/gen/'));
+  t.deepEqual(
+    files.filter((file) => /['"`](query|mutation)? ?(\([^)]*\) ?)?\{ ?\w+|\.query</.test(readFileSync(join(root, file), 'utf8'))),
+    [],
+  );
+});
+
 test('types of a schema: null, lists, enums, arguments with and without defaults', (t) => {
   const types = schemaTypes(small);
   for (const line of [

@@ -5,6 +5,7 @@ import { join } from 'node:path';
 
 import test, { type ExecutionContext } from 'ava';
 
+import { LIST_ENDPOINTS } from '../../cli/api/graphql/gen/operations.ts';
 import { connectGateway } from '../../cli/api/gateway-client.ts';
 import { build } from '../../compiler/build/build.ts';
 import { deployApplication } from '../../cli/deploy/deploy.ts';
@@ -75,11 +76,10 @@ function tool(folder: string) {
 /** What both endpoints answer, which must be one version of one build. */
 async function whole(t: ExecutionContext, { names }: Project): Promise<string> {
   const client = connectGateway(stack.url, stack.apiKey);
-  const query = '{ endpoints(environment: "default") { id name build { digest } } }';
-  const { endpoints } = await client.query<{ endpoints: { id: string; name: string; build: { digest: string } }[] }>(query);
+  const { endpoints } = await client.query(LIST_ENDPOINTS, { environment: 'default' });
   const own = endpoints.filter(({ name }) => names.includes(name));
   t.is(own.length, 2);
-  t.is(new Set(own.map(({ build: { digest } }) => digest)).size, 1, 'both endpoints have one build');
+  t.is(new Set(own.map(({ build }) => build?.digest)).size, 1, 'both endpoints have one build');
   const answers = await Promise.all(own.map(async ({ id }) => (await stack.ended(id, await stack.run(id, {}))).output));
   t.is(new Set(answers).size, 1, JSON.stringify(answers));
   return String(answers[0]);

@@ -5,6 +5,7 @@ import type { AddressInfo } from 'node:net';
 
 import test, { type ExecutionContext } from 'ava';
 
+import { LIST_NODES } from '../../cli/api/graphql/gen/operations.ts';
 import { connectGateway } from '../../cli/api/gateway-client.ts';
 import { ToolError } from '../../terminal/tool-error.ts';
 import { toolVersion } from '../../cli/version.ts';
@@ -37,7 +38,7 @@ const MESSAGES = [
 for (const message of MESSAGES)
   test(`an older gateway: ${message}`, async (t) => {
     const address = await gateway(t, '0.0.1', message);
-    const error = await t.throwsAsync(connectGateway(address, 'key').query('{ nodes { isolation } }'), { instanceOf: ToolError });
+    const error = await t.throwsAsync(connectGateway(address, 'key').query(LIST_NODES, {}), { instanceOf: ToolError });
     t.is(
       error.message,
       `the gateway at ${address} (version 0.0.1) does not support this command of the tool (version ${toolVersion()}): ${message}`,
@@ -49,7 +50,7 @@ for (const message of MESSAGES)
 test('a newer gateway, one of the same version, and one that states none', async (t) => {
   const hintOf = async (version: string | undefined): Promise<string | undefined> => {
     const address = await gateway(t, version, FIELD);
-    return (await t.throwsAsync(connectGateway(address, 'key').query('{ nodes { isolation } }'), { instanceOf: ToolError })).hint;
+    return (await t.throwsAsync(connectGateway(address, 'key').query(LIST_NODES, {}), { instanceOf: ToolError })).hint;
   };
   t.regex((await hintOf('999.0.0')) ?? '', /Upgrade the tool/);
   t.regex((await hintOf(toolVersion())) ?? '', /different builds/);
@@ -58,6 +59,6 @@ test('a newer gateway, one of the same version, and one that states none', async
 
 test('other refusals stay as they are', async (t) => {
   const address = await gateway(t, '0.0.1', 'name: must be shorter');
-  const error = await t.throwsAsync(connectGateway(address, 'key').query('{ nodes { name } }'));
+  const error = await t.throwsAsync(connectGateway(address, 'key').query(LIST_NODES, {}));
   t.is(error?.message, 'name: must be shorter');
 });

@@ -7,6 +7,7 @@ import { join } from 'node:path';
 
 import test from 'ava';
 
+import { PING } from '../../cli/api/graphql/gen/operations.ts';
 import { connectGateway } from '../../cli/api/gateway-client.ts';
 import { QueueApi } from '../../cli/api/queue-api.ts';
 import { readSettings } from '../../terminal/config.ts';
@@ -69,7 +70,7 @@ withCertificates(`a certificate that is not good here is named as the reason, wi
   const { port } = server.address() as AddressInfo;
   const url = `https://localhost:${port}`;
   const unknown = `the certificate of the gateway at ${url} is signed by an unknown authority (DEPTH_ZERO_SELF_SIGNED_CERT)`;
-  for (const call of [connectGateway(url, 'key').query('{ me }'), new QueueApi(`${url}/v2/e`, 'key').call('GET', '/health')]) {
+  for (const call of [connectGateway(url, 'key').query(PING, {}), new QueueApi(`${url}/v2/e`, 'key').call('GET', '/health')]) {
     const error = await t.throwsAsync(call, { instanceOf: ToolError, message: unknown });
     t.regex(error.hint, /NODE_EXTRA_CA_CERTS/);
   }

@@ -8,7 +8,8 @@ import test, { type ExecutionContext } from 'ava';
 import Database from 'better-sqlite3';
 
 import { readChanges } from '../../cli/api/endpoint-changes.ts';
-import { otherSettings, SETTINGS_SELECTION, type ShownSettings } from '../../cli/api/shown-settings.ts';
+import { GET_ENDPOINT, type GetEndpointResult } from '../../cli/api/graphql/gen/operations.ts';
+import { otherSettings, shownSettings } from '../../cli/api/shown-settings.ts';
 import { readManifest } from '../../compiler/artifact/manifest.ts';
 import { readConfig } from '../../gateway/config.ts';
 import { start } from '../../gateway/start.ts';
@@ -161,11 +162,10 @@ test('a description is deployed, shown, changed without new workers, and is on t
   const [made] = (await scheduler.deploy([{ name: 'web', description: described, ...web }])).endpoints;
   const id = made?.id ?? '';
   t.is(made?.spec?.description, described);
-  const printed = await query<{ endpoint: { settings: ShownSettings } }>(
-    `query ($id: ID!) { endpoint(id: $id) { settings { ${SETTINGS_SELECTION} } } }`,
-    { id },
-  );
-  t.like(Object.fromEntries(otherSettings(printed.endpoint.settings, [])), { description: described });
+  const printed = await query<GetEndpointResult>(GET_ENDPOINT, { id });
+  t.like(Object.fromEntries(printed.endpoint === null ? [] : otherSettings(shownSettings(printed.endpoint.settings), [])), {
+    description: described,
+  });
   const { endpoint } = await query<{ endpoint: Shown }>(`query ($id: ID!) { endpoint(id: $id) { ${SHOWN} } }`, { id });
   t.is(endpoint.settings.description, described);
 

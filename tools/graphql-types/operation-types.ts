@@ -33,7 +33,7 @@ export type Operation<Result, Variables> = string & { readonly _result?: Result;
 
 /** Returns the file of the operations and fragments in `text`. Throws if the schema does not permit one. */
 export function operationTypes(schema: GraphQLSchema, text: string): string {
-  const document = parse(text);
+  const document = parse(`${text}\n${settingsFragment(schema, text)}`);
   const violations = validate(schema, document);
   if (violations.length > 0) throw new Error(violations.map((violation) => violation.toString()).join('\n'));
   const fragments = document.definitions.filter((definition) => definition.kind === Kind.FRAGMENT_DEFINITION);
@@ -41,6 +41,14 @@ export function operationTypes(schema: GraphQLSchema, text: string): string {
   const writer = new Writer(schema, fragments);
   const parts = [...fragments.map((fragment) => writer.fragment(fragment)), ...operations.map((operation) => writer.operation(operation))];
   return [HEADER + OPERATION, ...writer.named(), ...parts].join('\n');
+}
+
+/** The fragment of all settings, which follow from their definition; only where an operation uses it. */
+function settingsFragment(schema: GraphQLSchema, text: string): string {
+  const type = schema.getType('Settings');
+  return isObjectType(type) && text.includes('...AllSettings')
+    ? `fragment AllSettings on Settings { ${Object.keys(type.getFields()).join(' ')} }`
+    : '';
 }
 
 class Writer {
@@ -73,7 +81,7 @@ class Writer {
 
   /** Declarations of the enums and inputs that the operations name. */
   named(): string[] {
-    const objects = [...this.#inputs.values()].map((type) => inputs(type.name, Object.values(type.getFields())));
+    const objects = [...this.#inputs.values()].map((type) => inputs(type.name, Object.values(type.getFields()), 'caller'));
     return [...[...this.#enums.values()].map(enumDeclaration), ...objects];
   }
 
@@ -82,7 +90,7 @@ class Writer {
     const lines = variableDefinitions.map(({ variable, type: node }) => {
       const type = typeFromAST(this.#schema, node) as GraphQLInputType;
       this.#name(type);
-      const written = inputType(type);
+      const written = inputType(type, 'caller');
       const name = variable.name.value;
       return isNonNullType(type) ? `  readonly ${name}: ${written};` : `  readonly ${name}?: ${written} | null | undefined;`;
     });

@@ -46,7 +46,7 @@ export function schemaTypes(schema: GraphQLSchema): string {
   const types = Object.values(schema.getTypeMap()).filter(({ name }) => !name.startsWith('__'));
   const named = types.flatMap((type) => (roots.some(({ name }) => name === type.name) ? [] : declaration(type)));
   const fields = roots.flatMap((root) => Object.values(root.getFields()));
-  const called = fields.flatMap(({ name, args }) => (args.length === 0 ? [] : [inputs(argumentsName(name), args)]));
+  const called = fields.flatMap(({ name, args }) => (args.length === 0 ? [] : [inputs(argumentsName(name), args, 'gateway')]));
   const resolvers = fields.map(({ name, args, type }) => {
     const given = args.length === 0 ? '' : `args: ${argumentsName(name)}`;
     return `  readonly ${name}: (${given}) => Promise<${output(type, '')}>;`;
@@ -68,22 +68,26 @@ export function enumDeclaration(type: GraphQLEnumType): string {
     .join(' | ')};\n`;
 }
 
+/** Who writes a value: a caller, or the gateway, which has filled the defaults in and read the scalars. */
+export type Side = 'caller' | 'gateway';
+
 /** The type of an argument, a variable or an input's field that is not null. */
-export function inputType(type: GraphQLInputType): string {
-  if (isNonNullType(type)) return inputType(type.ofType);
+export function inputType(type: GraphQLInputType, side: Side): string {
+  if (isNonNullType(type)) return inputType(type.ofType, side);
   if (isListType(type)) {
     const { ofType } = type;
-    return `readonly ${isNonNullType(ofType) ? itemType(inputType(ofType)) : `(${inputType(ofType)} | null)`}[]`;
+    return `readonly ${isNonNullType(ofType) ? itemType(inputType(ofType, side)) : `(${inputType(ofType, side)} | null)`}[]`;
   }
-  return isScalarType(type) ? scalarType(type.name, '') : type.name;
+  if (!isScalarType(type)) return type.name;
+  return side === 'caller' && !(type.name in SCALARS) ? 'object' : scalarType(type.name, '');
 }
 
-export function inputs(name: string, fields: readonly (GraphQLArgument | GraphQLInputField)[]): string {
+export function inputs(name: string, fields: readonly (GraphQLArgument | GraphQLInputField)[], side: Side): string {
   const lines = fields.map((field) => {
-    const type = inputType(field.type);
+    const type = inputType(field.type, side);
     if (isNonNullType(field.type)) return `  readonly ${field.name}: ${type};`;
     // A caller may set a field that has a default to null.
-    if (field.default !== undefined) return `  readonly ${field.name}: ${type} | null;`;
+    if (side === 'gateway' && field.default !== undefined) return `  readonly ${field.name}: ${type} | null;`;
     return `  readonly ${field.name}?: ${type} | null | undefined;`;
   });
   return `export interface ${name} {\n${lines.join('\n')}\n}\n`;
@@ -106,7 +110,7 @@ function declaration(type: GraphQLNamedType): string[] {
 }
 
 function inputDeclaration(type: GraphQLInputObjectType): string {
-  return inputs(type.name, Object.values(type.getFields()));
+  return inputs(type.name, Object.values(type.getFields()), 'gateway');
 }
 
 function objectDeclaration(type: GraphQLObjectType): string {
