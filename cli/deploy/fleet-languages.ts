@@ -2,12 +2,13 @@
 import { readFile } from 'node:fs/promises';
 import { join, posix } from 'node:path';
 
+import { satisfies, validRange } from 'semver';
+
 import { baseImageOf, type Language } from '../../lib/base-images.ts';
 import { allowsPython, requiredPython } from '../../compiler/build/python-version.ts';
 import { PYPROJECT } from '../../compiler/build/uv-sources.ts';
 import type { MachineType } from '../api/nodes.ts';
 import type { Application, ApplicationEndpoint } from '../../compiler/application/application.ts';
-import { allowsNode } from './node-range.ts';
 
 export type HostLanguages = Pick<MachineType, 'runtimes' | 'images' | 'nodeVersion' | 'pythonVersion'>;
 
@@ -116,6 +117,11 @@ function nodeNeeds({ node }: RequiredLanguages): Need[] {
       holds: ({ nodeVersion }) => nodeVersion === '' || allowsNode(node, nodeVersion),
     },
   ];
+}
+
+/** Returns whether `engines.node` allows the version, `24.1.0`; true for a range that is not understood, as npm takes it. */
+export function allowsNode(range: string, version: string): boolean {
+  return validRange(range) === null || satisfies(version, range, { includePrerelease: true });
 }
 
 /** Null for a program that is neither's. */

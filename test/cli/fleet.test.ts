@@ -7,8 +7,13 @@ import test from 'ava';
 import type { Application } from '../../compiler/application/application.ts';
 import { fittingBuild, lackingPackages, type FleetCheck, type HostOffer } from '../../cli/deploy/fleet.ts';
 import { checkHardware, lackingHardware, type HostHardware } from '../../cli/deploy/fleet-hardware.ts';
-import { lackingLanguages, requiredLanguages, type HostLanguages, type RequiredLanguages } from '../../cli/deploy/fleet-languages.ts';
-import { allowsNode } from '../../cli/deploy/node-range.ts';
+import {
+  allowsNode,
+  lackingLanguages,
+  requiredLanguages,
+  type HostLanguages,
+  type RequiredLanguages,
+} from '../../cli/deploy/fleet-languages.ts';
 import { createTerminal } from '../../terminal/terminal.ts';
 import { stepText, createActivity } from '../../terminal/activity.ts';
 import { folderOf } from '../support/folder.ts';
