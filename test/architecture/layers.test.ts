@@ -42,10 +42,8 @@ test('no two files import each other in a ring at load', (t) => {
 });
 
 test('the tool itself stays small beside the parts that it starts', (t) => {
-  const lines = globSync('cli/**/*.{ts,mjs}', { cwd: root }).reduce(
-    (sum, file) => sum + readFileSync(join(root, file), 'utf8').split('\n').length - 1,
-    0,
-  );
+  const written = globSync('cli/**/*.{ts,mjs}', { cwd: root }).filter((file) => !file.includes('/gen/'));
+  const lines = written.reduce((sum, file) => sum + readFileSync(join(root, file), 'utf8').split('\n').length - 1, 0);
   t.true(
     lines <= MAX_CLI_LINES,
     `cli/ has ${lines} lines: what belongs to the compiler, the development server or the supervisor goes there`,
