@@ -15,7 +15,7 @@ import fastify from 'fastify';
 
 import { FakeScheduler, TOKEN } from '../test/gateway/fake-scheduler.ts';
 import { readConfig } from '../gateway/config.ts';
-import { start } from '../gateway/start.ts';
+import { start } from '../gateway/assembly/start.ts';
 import { BUDGET_LOADS, measureBudget } from './budget/measure.ts';
 import { budgetTable } from './budget/table.ts';
 

@@ -9,7 +9,7 @@ import { PREFIX_HEADER } from '../lib/redirects.ts';
 import { messageOf } from '../lib/to-error.ts';
 import { JobKind, type Payload } from '../proto/gen/capstan/v1/common.ts';
 import type { HttpRequest, LocalWorker } from '../agent/local-workers.ts';
-import type { Answer, Done, JobQueue } from '../gateway/queue-api.ts';
+import type { Answer, Done, JobQueue } from '../gateway/assembly/queue-api.ts';
 import type { DeclaredEndpoint } from '../compiler/discovery/declared.ts';
 import { excerptOf } from './excerpt.ts';
 import { inputViolation, isObject, isReadable, routeViolation } from './fit.ts';

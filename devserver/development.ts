@@ -42,7 +42,7 @@ export async function startDevelopment(options: DevelopmentOptions): Promise<Dev
   const { folder, toolFolder, cacheDir, variables, terminal, inspect, input } = options;
   const [{ LocalWorkers }, { checkBody, createQueueApi }] = await Promise.all([
     import('../agent/local-workers.ts'),
-    import('../gateway/queue-api.ts'),
+    import('../gateway/assembly/queue-api.ts'),
   ]);
   const { printed, print } = printer((text) => terminal.line(text));
   const workers = await LocalWorkers.open({

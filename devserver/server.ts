@@ -8,7 +8,7 @@ import type { Duplex } from 'node:stream';
 import fastify, { type FastifyInstance } from 'fastify';
 
 import { messageOf } from '../lib/to-error.ts';
-import type { QueueApi } from '../gateway/queue-api.ts';
+import type { QueueApi } from '../gateway/assembly/queue-api.ts';
 import { answerCall, broken, MAX_BODY_BYTES, urlOf, type CallDeps } from './calls.ts';
 import { answerUpgrade, refuseUpgrade, upgradeTarget } from './upgrade.ts';
 import { documentOf } from './document.ts';

@@ -31,7 +31,7 @@ export async function startScheduler(settings: Settings, environment: Environmen
 }
 
 export async function startGateway(settings: Settings, environment: Environment): Promise<RunningPart> {
-  const [{ readConfig }, { start }] = await Promise.all([import('../gateway/config.ts'), import('../gateway/start.ts')]);
+  const [{ readConfig }, { start }] = await Promise.all([import('../gateway/config.ts'), import('../gateway/assembly/start.ts')]);
   const handle = await start(readConfig({}, variables(settings, environment)));
   return { handle, address: new URL(handle.url).host };
 }

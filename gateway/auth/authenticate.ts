@@ -6,7 +6,7 @@ import { LRUCache } from 'lru-cache';
 import { CapstanError } from '../../lib/errors.ts';
 import { isSessionToken, SESSION_PREFIX } from '../../lib/session-token.ts';
 import type { Directory, Key } from '../directory/directory.ts';
-import type { Lookup } from '../directory/lookup.ts';
+import type { Lookup } from '../lookup/lookup.ts';
 
 /** Longer headers cannot hold a valid key and are not cached. */
 const MAX_HEADER = 1024;

@@ -10,7 +10,6 @@ import { OwnerFinder } from '../../lib/owner/owner-finder.ts';
 import { Bodies } from '../blobs/bodies.ts';
 import type { GatewayConfig } from '../config.ts';
 import type { Directory } from '../directory/directory.ts';
-import type { LookupCell } from '../directory/lookup.ts';
 import { DirectoryWatch } from '../directory/watch.ts';
 import { callMetadata, channelOptions } from '../grpc/connection.ts';
 import { LoadReport, type LoadReportOptions } from '../invoke/report.ts';
@@ -37,7 +36,7 @@ export interface CellLinkOptions {
 /** A failover takes less. */
 const UNREACHED_READINGS = 5;
 
-export class CellLink implements LookupCell {
+export class CellLink {
   readonly name: string;
   readonly channel: JobChannel;
   readonly jobCalls: JobCalls;

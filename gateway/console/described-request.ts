@@ -5,7 +5,7 @@ import { z } from 'zod';
 
 import { CapstanError } from '../../lib/errors.ts';
 import { HOP_BY_HOP } from '../../lib/response-validator.ts';
-import { FORWARDED, type RequestHead } from '../lb/forwarded.ts';
+import { FORWARDED, type RequestHead } from '../http/forwarded.ts';
 
 const METHODS = ['GET', 'HEAD', 'POST', 'PUT', 'PATCH', 'DELETE', 'OPTIONS'] as const;
 const MAX_HEADERS = 50;

@@ -7,7 +7,7 @@ import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
 
 import { CapstanError } from '../../lib/errors.ts';
 import { EndpointKind } from '../../proto/gen/capstan/v1/common.ts';
-import { noEndpoint, refusal } from '../auth/permission.ts';
+import { noEndpoint, refusal } from '../directory/permission.ts';
 import type { Endpoint, Key } from '../directory/directory.ts';
 import { onResponseClosed } from '../http/client-disconnect.ts';
 import { endpointId } from '../http/guard.ts';
@@ -15,7 +15,7 @@ import { sendFailure, toCapstanError } from '../http/problem.ts';
 import { expectBody } from '../http/request-body.ts';
 import { endpointParams } from '../http/schemas.ts';
 import { parseWhole } from '../json/body.ts';
-import { peerOfRequest } from '../lb/forwarded.ts';
+import { peerOfRequest } from '../http/forwarded.ts';
 import { describedRequest, requestHead, targetOf, type DescribedRequest } from './described-request.ts';
 import { Envelope, type EnvelopeLimits } from './envelope.ts';
 import { tokenOf, type ConsoleServices } from './services.ts';

@@ -12,7 +12,7 @@ import type { Key } from '../directory/directory.ts';
 import { ControlCalls } from '../graphql/control-calls.ts';
 import { onResponseClosed } from '../http/client-disconnect.ts';
 import { sendFailure } from '../http/problem.ts';
-import { peerOfRequest } from '../lb/forwarded.ts';
+import { peerOfRequest } from '../http/forwarded.ts';
 import { ActivityFeed } from './activity-feed.ts';
 import { tokenOf, type ConsoleServices } from './services.ts';
 

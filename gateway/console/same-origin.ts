@@ -6,7 +6,7 @@
 import type { IncomingHttpHeaders } from 'node:http';
 
 import { CapstanError } from '../../lib/errors.ts';
-import type { Origin } from '../lb/forwarded.ts';
+import type { Origin } from '../http/forwarded.ts';
 
 /** The header that only the console sends. */
 export const CONSOLE_HEADER = 'capstan-console';

@@ -4,12 +4,13 @@ import type { FastifyRequest } from 'fastify';
 import { CapstanError } from '../../lib/errors.ts';
 import type { Authenticator } from '../auth/authenticate.ts';
 import type { Services } from '../http/services.ts';
-import { originOf, type Origin } from '../lb/forwarded.ts';
+import type { LoadBalancer } from '../lb/load-balancer.ts';
+import { originOf, type Origin } from '../http/forwarded.ts';
 import { sessionToken } from './cookie.ts';
 import { isSecure } from './same-origin.ts';
 
-/** Services whose authenticator knows sessions. */
-export type ConsoleServices = Services & { readonly authenticator: Authenticator };
+/** Services whose authenticator knows sessions, and that send requests to endpoints. */
+export type ConsoleServices = Services & { readonly authenticator: Authenticator; readonly loadBalancer: LoadBalancer };
 
 /** The token of the request's session. @throws CapstanError UNAUTHENTICATED */
 export function tokenOf(request: FastifyRequest, services: Services): string {

@@ -12,7 +12,7 @@ import { JSON_TYPE, sendFailure } from '../http/problem.ts';
 import { expectBody } from '../http/request-body.ts';
 import { callOnce, callUnary } from '../jobs/unary.ts';
 import { parseWhole } from '../json/body.ts';
-import { peerOfRequest } from '../lb/forwarded.ts';
+import { peerOfRequest } from '../http/forwarded.ts';
 import { consolePath, dropCookie, setCookie } from './cookie.ts';
 import { CONSOLE_HEADER, isSecure } from './same-origin.ts';
 import { ownOrigins, tokenOf, type ConsoleServices } from './services.ts';

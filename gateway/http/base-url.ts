@@ -2,7 +2,7 @@
 import type { FastifyRequest } from 'fastify';
 
 import type { GatewayConfig } from '../config.ts';
-import { originOf, type TrustedProxies } from '../lb/forwarded.ts';
+import { originOf, type TrustedProxies } from './forwarded.ts';
 
 /** Returns the configured URL, else the one that this caller used. */
 export function baseUrl(request: FastifyRequest, config: GatewayConfig, proxies: TrustedProxies): string {

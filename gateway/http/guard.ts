@@ -6,10 +6,10 @@ import type { FastifyReply, FastifyRequest } from 'fastify';
 
 import { CapstanError } from '../../lib/errors.ts';
 import { EndpointKind } from '../../proto/gen/capstan/v1/common.ts';
-import { refusal, type Access } from '../auth/permission.ts';
+import { refusal, type Access } from '../directory/permission.ts';
 import type { Endpoint, Key } from '../directory/directory.ts';
-import { peerOfRequest } from '../lb/forwarded.ts';
-import { printable } from './ids.ts';
+import { peerOfRequest } from './forwarded.ts';
+import { printable } from '../directory/ids.ts';
 import { sendFailure, sendProblem, tooLarge } from './problem.ts';
 import { bodyLimit, expectBody } from './request-body.ts';
 import type { JobServices } from './services.ts';

@@ -3,7 +3,7 @@ import type { FastifyReply } from 'fastify';
 
 import { CapstanError, errorTable, isErrorCode, retryAfterS } from '../../lib/errors.ts';
 import { errnoOf } from '../../lib/to-error.ts';
-import { refusalAsOpenAi, type OpenAiError } from '../openai/errors.ts';
+import { refusalAsOpenAi, type OpenAiError } from './openai-errors.ts';
 import { drain, type DrainLimits } from './drain.ts';
 
 export const JSON_TYPE = 'application/json; charset=utf-8';

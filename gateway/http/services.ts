@@ -5,12 +5,11 @@ import type { Authenticator } from '../auth/authenticate.ts';
 import type { Bodies } from '../blobs/bodies.ts';
 import type { Cells } from '../cells/cells.ts';
 import type { GatewayConfig } from '../config.ts';
-import type { Lookup } from '../directory/lookup.ts';
+import type { Lookup } from '../lookup/lookup.ts';
 import type { FairTurns } from '../graphql/fair-turns.ts';
 import type { JobChannel } from '../jobs/channel.ts';
 import type { JobCalls } from '../jobs/job-calls.ts';
-import type { TrustedProxies } from '../lb/forwarded.ts';
-import type { LoadBalancer } from '../lb/load-balancer.ts';
+import type { TrustedProxies } from './forwarded.ts';
 import type { Log } from '../log.ts';
 import type { GatewayMetrics } from '../metrics/metrics.ts';
 import type { ClusterClient } from '../../lib/owner/cluster-list.ts';
@@ -67,7 +66,6 @@ export interface Services extends JobServices {
   readonly turns: FairTurns;
   /** Monotonic clock, ms. */
   readonly now: () => number;
-  readonly loadBalancer: LoadBalancer;
   /** Aborted once the gateway is about to close: each response ends its connection. */
   readonly draining: AbortSignal;
 }

@@ -10,7 +10,7 @@ import { LRUCache } from 'lru-cache';
 import { CapstanError } from '../../lib/errors.ts';
 import type { ServingWorker } from '../../proto/gen/capstan/v1/invoke.ts';
 import type { Placement } from '../directory/directory.ts';
-import { printable } from '../http/ids.ts';
+import { printable } from '../directory/ids.ts';
 import type { Log } from '../log.ts';
 
 /** Workers that one node may announce. */

@@ -5,8 +5,8 @@
 import type { IncomingHttpHeaders } from 'node:http';
 
 import type { Endpoint } from '../directory/directory.ts';
-import type { LbAddress } from './address.ts';
-import type { Origin } from './forwarded.ts';
+import type { LbAddress } from '../http/lb-address.ts';
+import type { Origin } from '../http/forwarded.ts';
 
 /** Names that every system resolves to this machine. */
 const LOCAL_DOMAIN = /(^|\.)localhost$/;

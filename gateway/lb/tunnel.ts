@@ -17,6 +17,7 @@ import type { Duplex } from 'node:stream';
 import type { CapstanError } from '../../lib/errors.ts';
 import { hasBody } from '../../lib/response-validator.ts';
 import { endSocket } from '../http/end-socket.ts';
+import type { TunnelEnd } from '../metrics/lb-metrics.ts';
 import type { Responder } from './exchange.ts';
 import { closeFrame, FrameBoundary } from './frame-boundary.ts';
 
@@ -27,9 +28,6 @@ const BAD_GATEWAY = 1014;
 
 /** Time for a worker to end a connection whose caller has closed its side, ms. */
 const HALF_CLOSED_MS = 5_000;
-
-/** Why an open WebSocket ended. `closed`: in order, with a Close frame of the worker. */
-export type TunnelEnd = 'closed' | 'caller' | 'worker' | 'lost' | 'idle' | 'expired' | 'closing' | 'refused';
 
 export interface TunnelOptions {
   /** Longest time without a byte in either direction, and in all, ms. */

@@ -14,10 +14,10 @@ import type { Endpoint } from '../directory/directory.ts';
 import { endSocket } from '../http/end-socket.ts';
 import type { Origins } from '../http/origins.ts';
 import type { LbMetrics } from '../metrics/lb-metrics.ts';
-import type { LbAddress } from './address.ts';
+import type { LbAddress } from '../http/lb-address.ts';
 import { errorAnswer } from './answer.ts';
 import type { Exchange, Responder } from './exchange.ts';
-import { originOf, peerOfRequest, type RequestHead, type TrustedProxies } from './forwarded.ts';
+import { originOf, peerOfRequest, type RequestHead, type TrustedProxies } from '../http/forwarded.ts';
 import { handshakeHeaders, handshakeViolation, isForeign } from './handshake.ts';
 import { Tunnel } from './tunnel.ts';
 

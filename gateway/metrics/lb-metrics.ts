@@ -5,8 +5,10 @@
 import { Counter, Gauge, Histogram, type Registry } from 'prom-client';
 
 import type { ErrorCode } from '../../lib/errors.ts';
-import { RouteCounts } from '../lb/route-counts.ts';
-import type { TunnelEnd } from '../lb/tunnel.ts';
+import { RouteCounts } from './route-counts.ts';
+
+/** Why an open WebSocket ended. `closed`: in order, with a Close frame of the worker. */
+export type TunnelEnd = 'closed' | 'caller' | 'worker' | 'lost' | 'idle' | 'expired' | 'closing' | 'refused';
 
 /** Levels of an endpoint, read at each scrape. */
 export interface LbLevels {

@@ -1,5 +1,5 @@
 /** Responses to OpenAI clients: one raw document, or server-sent events as the handler yields them. */
-import { OpenAiError, yieldedError, yieldedEventError } from './errors.ts';
+import { OpenAiError, yieldedError, yieldedEventError } from '../http/openai-errors.ts';
 import { CallerGone, type OpenAiJob } from './job.ts';
 
 /** A complete response. */

@@ -17,7 +17,7 @@ import type { Reservation } from '../../lib/shared-budget.ts';
 import type { Job, StreamCursor, StreamPart } from '../../proto/gen/capstan/v1/jobs.ts';
 import type { JobQueue } from '../http/services.ts';
 import type { Answer, Operation } from '../jobs/channel.ts';
-import { jobAsOpenAi, OpenAiError, refusalAsOpenAi } from './errors.ts';
+import { jobAsOpenAi, OpenAiError, refusalAsOpenAi } from '../http/openai-errors.ts';
 
 /** The longest lifetime of a job. */
 const LIFETIME_MS = 604_800_000;

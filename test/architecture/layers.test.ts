@@ -82,7 +82,7 @@ for (const [file, source] of [
   ['cli/commands/up.ts', `import { install } from '../../tools/setup.mjs';`],
   ['lib/errors.ts', `import { ToolError } from '../terminal/tool-error.ts';`],
   ['scheduler/assembly/start.ts', `import { ToolError } from '../../terminal/tool-error.ts';`],
-  ['agent/start.ts', `import { start } from '../gateway/start.ts';`],
+  ['agent/start.ts', `import { start } from '../gateway/assembly/start.ts';`],
   ['scheduler/core/step.ts', `import { step } from '../../agent/core/step.ts';`],
   ['sdk/typescript/client.ts', `import { CapstanError } from '../../lib/errors.ts';`],
 ] as const) {

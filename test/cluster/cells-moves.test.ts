@@ -3,7 +3,7 @@ import test, { type ExecutionContext } from 'ava';
 import { Client } from 'pg';
 
 import { readConfig } from '../../gateway/config.ts';
-import { start as startGateway } from '../../gateway/start.ts';
+import { start as startGateway } from '../../gateway/assembly/start.ts';
 import type { CapstanError } from '../../lib/errors.ts';
 import type { CreateAccountResponse } from '../../proto/gen/capstan/v1/control.ts';
 import { folderOf } from '../support/folder.ts';

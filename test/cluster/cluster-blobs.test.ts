@@ -7,7 +7,7 @@ import { join } from 'node:path';
 import test, { type ExecutionContext } from 'ava';
 
 import { readConfig } from '../../gateway/config.ts';
-import { start as startGateway } from '../../gateway/start.ts';
+import { start as startGateway } from '../../gateway/assembly/start.ts';
 import { BlobPurpose, type PutBlobResponse, type StatBlobResponse } from '../../proto/gen/capstan/v1/blobs.ts';
 import { JobKind, JobState } from '../../proto/gen/capstan/v1/common.ts';
 import type { JobReply, Submit } from '../../proto/gen/capstan/v1/jobs.ts';

@@ -9,7 +9,7 @@ import test, { type ExecutionContext } from 'ava';
 import pkg from '../../package.json' with { type: 'json' };
 import { ClusterServiceClient, SchedulerRole, type Cluster } from '../../proto/gen/capstan/v1/cluster.ts';
 import { readConfig } from '../../gateway/config.ts';
-import { start as startGateway } from '../../gateway/start.ts';
+import { start as startGateway } from '../../gateway/assembly/start.ts';
 import { run } from '../cli/fakes/run.ts';
 import { folderOf } from '../support/folder.ts';
 import { startPostgres, type PostgresServer } from '../support/postgres.ts';

@@ -2,7 +2,7 @@
 import test, { type ExecutionContext } from 'ava';
 
 import { readConfig } from '../../gateway/config.ts';
-import { start } from '../../gateway/start.ts';
+import { start } from '../../gateway/assembly/start.ts';
 import type { PostgresServer } from '../support/postgres.ts';
 import { withPostgres } from '../support/with-postgres.ts';
 import type { TestScheduler } from '../support/scheduler-client.ts';

@@ -8,7 +8,7 @@ import test, { type ExecutionContext } from 'ava';
 import { readConfig as agentConfig } from '../../agent/config.ts';
 import { start as startAgent } from '../../agent/start.ts';
 import { readConfig } from '../../gateway/config.ts';
-import { start as startGateway } from '../../gateway/start.ts';
+import { start as startGateway } from '../../gateway/assembly/start.ts';
 import { prepareDataFolder } from '../../scheduler/secrets/data-folder.ts';
 import { Network } from '../history/faults/partition.ts';
 import { folderOf } from '../support/folder.ts';

@@ -12,7 +12,7 @@ import test, { type ExecutionContext } from 'ava';
 
 import { EndpointKind } from '../../proto/gen/capstan/v1/common.ts';
 import { FakeAgent, type Taken } from '../gateway/fake-agent.ts';
-import type { Gateway } from '../../gateway/start.ts';
+import type { Gateway } from '../../gateway/assembly/start.ts';
 import { caller, connected, KEY, startGateway } from '../gateway/harness.ts';
 import { setupLb, type LbSetup } from '../gateway/lb-harness.ts';
 import { freePort } from '../support/free-port.ts';

@@ -4,11 +4,11 @@ import test from 'ava';
 
 import { DEFAULT_CELL } from '../../lib/cells.ts';
 import { DirectoryUpdate, EndpointEntry, KeyEntry, KeyScope, type ControlServiceClient } from '../../proto/gen/capstan/v1/control.ts';
-import { refusal } from '../../gateway/auth/permission.ts';
+import { refusal } from '../../gateway/directory/permission.ts';
 import { RemovedNodes } from '../../gateway/cells/removed-nodes.ts';
 import { Directory } from '../../gateway/directory/directory.ts';
 import { createLog } from '../../gateway/log.ts';
-import { Lookup, type LookupCell, type LookupOptions } from '../../gateway/directory/lookup.ts';
+import { Lookup, type LookupCell, type LookupOptions } from '../../gateway/lookup/lookup.ts';
 import { Cluster } from '../../proto/gen/capstan/v1/cluster.ts';
 import { FakeScheduler } from './fake-scheduler.ts';
 import { caller, KEY, startGateway } from './harness.ts';

@@ -7,7 +7,7 @@ import test from 'ava';
 import { TRACING_OFF } from '../../lib/telemetry/tracing.ts';
 import { SharedBudget } from '../../lib/shared-budget.ts';
 import { readConfig } from '../../gateway/config.ts';
-import { createServer } from '../../gateway/http/server.ts';
+import { createServer } from '../../gateway/assembly/server.ts';
 import type { ConsoleServices } from '../../gateway/console/services.ts';
 import { GatewayMetrics } from '../../gateway/metrics/metrics.ts';
 import { setup } from './harness.ts';

@@ -3,7 +3,7 @@ import test from 'ava';
 
 import { readConfig } from '../../gateway/config.ts';
 import { FairTurns } from '../../gateway/graphql/fair-turns.ts';
-import { start } from '../../gateway/start.ts';
+import { start } from '../../gateway/assembly/start.ts';
 import { FairQueue } from '../../lib/fair-queue.ts';
 import { FakeScheduler, TOKEN } from './fake-scheduler.ts';
 import { caller, connected, KEY, setup } from './harness.ts';

@@ -5,7 +5,7 @@ import type { ExecutionContext } from 'ava';
 import { Agent } from 'undici';
 
 import { readConfig } from '../../gateway/config.ts';
-import { start, type Gateway } from '../../gateway/start.ts';
+import { start, type Gateway } from '../../gateway/assembly/start.ts';
 import { answerTo, type HttpAnswer } from '../support/http-answer.ts';
 import { FakeScheduler, TOKEN } from './fake-scheduler.ts';
 

@@ -8,7 +8,7 @@ import { connect, type TLSSocket } from 'node:tls';
 import test from 'ava';
 
 import { readConfig } from '../../gateway/config.ts';
-import { start } from '../../gateway/start.ts';
+import { start } from '../../gateway/assembly/start.ts';
 import { CapstanError } from '../../lib/errors.ts';
 import { ownFolder } from '../support/own-folder.ts';
 import { until } from '../support/until.ts';

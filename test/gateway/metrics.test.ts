@@ -5,7 +5,7 @@ import { join } from 'node:path';
 import test from 'ava';
 
 import { readConfig } from '../../gateway/config.ts';
-import { start } from '../../gateway/start.ts';
+import { start } from '../../gateway/assembly/start.ts';
 import { JobState } from '../../proto/gen/capstan/v1/common.ts';
 import { KeyScope } from '../../proto/gen/capstan/v1/control.ts';
 import { folderOf } from '../support/folder.ts';

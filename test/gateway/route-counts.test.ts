@@ -1,7 +1,7 @@
 /** Requests of load-balanced endpoints by route, until a gateway reports them. */
 import test from 'ava';
 
-import { RouteCounts } from '../../gateway/lb/route-counts.ts';
+import { RouteCounts } from '../../gateway/metrics/route-counts.ts';
 import { HIGHEST_CLASS } from '../../lib/duration-classes.ts';
 
 test('requests are counted by route, with errors apart from refusals, and are taken once', (t) => {

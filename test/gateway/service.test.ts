@@ -8,7 +8,7 @@ import test from 'ava';
 import { pino } from 'pino';
 
 import { gatewayConfig, gatewayToken, readConfig } from '../../gateway/config.ts';
-import { start } from '../../gateway/start.ts';
+import { start } from '../../gateway/assembly/start.ts';
 import { CapstanError } from '../../lib/errors.ts';
 import { JobState } from '../../proto/gen/capstan/v1/common.ts';
 import { job, TOKEN, type SubmitAsked } from './fake-scheduler.ts';

@@ -7,7 +7,7 @@ import test, { type ExecutionContext } from 'ava';
 import Database from 'better-sqlite3';
 
 import { readConfig } from '../../gateway/config.ts';
-import { start } from '../../gateway/start.ts';
+import { start } from '../../gateway/assembly/start.ts';
 import { BlobPurpose, type GetBlobResponse, type StatBlobResponse } from '../../proto/gen/capstan/v1/blobs.ts';
 import { CreateAccountRequest, type CreateAccountResponse, type DeployResponse } from '../../proto/gen/capstan/v1/control.ts';
 import { EndpointSpec } from '../../proto/gen/json/capstan/v1/control.ts';

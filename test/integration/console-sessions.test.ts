@@ -3,7 +3,7 @@ import test, { type ExecutionContext } from 'ava';
 import { request } from 'undici';
 
 import { readConfig } from '../../gateway/config.ts';
-import { start } from '../../gateway/start.ts';
+import { start } from '../../gateway/assembly/start.ts';
 import { TestScheduler } from '../support/scheduler-client.ts';
 import { until } from '../support/until.ts';
 

@@ -2,7 +2,7 @@
 import test from 'ava';
 
 import { readConfig } from '../../gateway/config.ts';
-import { start } from '../../gateway/start.ts';
+import { start } from '../../gateway/assembly/start.ts';
 import { TestScheduler } from '../support/scheduler-client.ts';
 import { until } from '../support/until.ts';
 

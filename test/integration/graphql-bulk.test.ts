@@ -4,7 +4,7 @@ import test, { type ExecutionContext } from 'ava';
 import { setTimeout as pause } from 'node:timers/promises';
 
 import { readConfig } from '../../gateway/config.ts';
-import { start } from '../../gateway/start.ts';
+import { start } from '../../gateway/assembly/start.ts';
 import { AttemptOutcome } from '../../proto/gen/capstan/v1/nodes.ts';
 import { TestScheduler } from '../support/scheduler-client.ts';
 import { until } from '../support/until.ts';

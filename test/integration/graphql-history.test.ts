@@ -2,7 +2,7 @@
 import test, { type ExecutionContext } from 'ava';
 
 import { readConfig } from '../../gateway/config.ts';
-import { start } from '../../gateway/start.ts';
+import { start } from '../../gateway/assembly/start.ts';
 import { EndpointKind } from '../../proto/gen/capstan/v1/common.ts';
 import { TestScheduler } from '../support/scheduler-client.ts';
 import { until } from '../support/until.ts';

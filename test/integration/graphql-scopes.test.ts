@@ -4,7 +4,7 @@ import { getNamedType, isNonNullType, isObjectType, type GraphQLArgument, type G
 
 import { readConfig } from '../../gateway/config.ts';
 import { schema } from '../../gateway/graphql/schema.ts';
-import { start } from '../../gateway/start.ts';
+import { start } from '../../gateway/assembly/start.ts';
 import { TestScheduler } from '../support/scheduler-client.ts';
 
 /** Kinds of keys, from the least to the most powerful. `all key` is one of the account default, `team` one of another account. */

@@ -8,7 +8,7 @@ import { getIntrospectionQuery } from 'graphql';
 import { EndpointKind } from '../../proto/gen/capstan/v1/common.ts';
 import { EndpointSpec } from '../../proto/gen/json/capstan/v1/control.ts';
 import { readConfig } from '../../gateway/config.ts';
-import { start } from '../../gateway/start.ts';
+import { start } from '../../gateway/assembly/start.ts';
 import { endpointSpec, TestScheduler } from '../support/scheduler-client.ts';
 import { until } from '../support/until.ts';
 

@@ -7,7 +7,7 @@ import { pino } from 'pino';
 import { Agent } from 'undici';
 
 import { readConfig } from '../../gateway/config.ts';
-import { start } from '../../gateway/start.ts';
+import { start } from '../../gateway/assembly/start.ts';
 import type { CapstanError } from '../../lib/errors.ts';
 import { BlobPurpose } from '../../proto/gen/capstan/v1/blobs.ts';
 import { EndpointPatch } from '../../proto/gen/capstan/v1/control.ts';

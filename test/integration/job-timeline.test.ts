@@ -2,7 +2,7 @@
 import test, { type ExecutionContext } from 'ava';
 
 import { readConfig } from '../../gateway/config.ts';
-import { start } from '../../gateway/start.ts';
+import { start } from '../../gateway/assembly/start.ts';
 import { AttemptEnded, AttemptOutcome, AttemptRefused, RefusalReason } from '../../proto/gen/capstan/v1/nodes.ts';
 import { folderOf } from '../support/folder.ts';
 import { TestScheduler, type TestNode, type TestSession } from '../support/scheduler-client.ts';

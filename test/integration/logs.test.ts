@@ -12,7 +12,7 @@ import {
 } from '../../proto/gen/capstan/v1/control.ts';
 import type { LogLine, LogsReply } from '../../proto/gen/capstan/v1/nodes.ts';
 import { readConfig } from '../../gateway/config.ts';
-import { start } from '../../gateway/start.ts';
+import { start } from '../../gateway/assembly/start.ts';
 import { TestScheduler, unary, type TestSession } from '../support/scheduler-client.ts';
 
 const FILTER: LogFilter = { jobId: '', releaseId: '', stream: '', level: '', contains: '', pattern: '', oldestFirst: false };

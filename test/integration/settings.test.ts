@@ -12,7 +12,7 @@ import { GET_ENDPOINT, type GetEndpointResult } from '../../cli/api/graphql/gen/
 import { otherSettings, shownSettings } from '../../cli/api/shown-settings.ts';
 import { readManifest } from '../../compiler/artifact/manifest.ts';
 import { readConfig } from '../../gateway/config.ts';
-import { start } from '../../gateway/start.ts';
+import { start } from '../../gateway/assembly/start.ts';
 import {
   fieldOf,
   PLAIN_NAMES,

@@ -8,7 +8,7 @@ import anyTest, { type TestFn } from 'ava';
 import { CapstanError } from '../../lib/errors.ts';
 import { ControlServiceClient, type ListNodesResponse } from '../../proto/gen/capstan/v1/control.ts';
 import { clientCredentials, isOnThisHost, serverCredentials } from '../../lib/grpc-tls.ts';
-import { start as startGateway } from '../../gateway/start.ts';
+import { start as startGateway } from '../../gateway/assembly/start.ts';
 import { readConfig as gatewaySettings } from '../../gateway/config.ts';
 import { TestScheduler, unary } from '../support/scheduler-client.ts';
 import { until } from '../support/until.ts';

@@ -8,7 +8,7 @@ import test from 'ava';
 import { request } from 'undici';
 
 import { readConfig } from '../../gateway/config.ts';
-import { start as startGateway } from '../../gateway/start.ts';
+import { start as startGateway } from '../../gateway/assembly/start.ts';
 import { until } from '../support/until.ts';
 import { storedLog } from '../support/worker-logs.ts';
 import { web } from './web.ts';

@@ -2,7 +2,7 @@
 import type { ExecutionContext } from 'ava';
 
 import { readConfig } from '../../gateway/config.ts';
-import { start } from '../../gateway/start.ts';
+import { start } from '../../gateway/assembly/start.ts';
 import type { TestScheduler } from './scheduler-client.ts';
 
 /** Starts it, waits until it serves, and returns its base URL. It closes with the test. */

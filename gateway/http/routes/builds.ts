@@ -7,11 +7,11 @@ import { z } from 'zod';
 
 import { CapstanError } from '../../../lib/errors.ts';
 import { keyText } from '../../auth/authenticate.ts';
-import { ownsAccount } from '../../auth/permission.ts';
+import { ownsAccount } from '../../directory/permission.ts';
 import type { CellLink } from '../../cells/cell-link.ts';
 import { callMetadata } from '../../grpc/connection.ts';
 import { BuildUploads } from '../../blobs/builds.ts';
-import { peerOfRequest } from '../../lb/forwarded.ts';
+import { peerOfRequest } from '../forwarded.ts';
 import { onResponseClosed } from '../client-disconnect.ts';
 import { JSON_TYPE, sendFailure, toCapstanError } from '../problem.ts';
 import { bodyError, partiesOf, shortageError } from '../request-body.ts';

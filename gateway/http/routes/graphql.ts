@@ -11,7 +11,7 @@ import { ControlCalls } from '../../graphql/control-calls.ts';
 import { refusalOf } from '../../graphql/errors.ts';
 import type { RootDeps } from '../../graphql/root.ts';
 import type { GraphqlRunner } from '../../graphql/run.ts';
-import { peerOfRequest } from '../../lb/forwarded.ts';
+import { peerOfRequest } from '../forwarded.ts';
 import { baseUrl } from '../base-url.ts';
 import { nameOfKey } from '../key-rates.ts';
 import { closeAfterTimeout, JSON_TYPE, toCapstanError } from '../problem.ts';

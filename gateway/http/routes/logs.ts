@@ -13,9 +13,9 @@ import { LOG_LEVELS, LOG_STREAMS, MAX_PATTERN } from '../../../lib/log-filter.ts
 import type { GetLogsResponse } from '../../../proto/gen/capstan/v1/control.ts';
 import { keyText } from '../../auth/authenticate.ts';
 import type { Key } from '../../directory/directory.ts';
-import { noEndpoint } from '../../auth/permission.ts';
+import { noEndpoint } from '../../directory/permission.ts';
 import { ControlCalls } from '../../graphql/control-calls.ts';
-import { peerOfRequest } from '../../lb/forwarded.ts';
+import { peerOfRequest } from '../forwarded.ts';
 import { cursorOf, logRequest, logRow, MAX_LOG_LINES, logWaitMs, type LogQuery } from '../../logs/query.ts';
 import { unlessAborted } from '../../logs/unless-aborted.ts';
 import { onResponseClosed } from '../client-disconnect.ts';

@@ -7,7 +7,7 @@ import { z } from 'zod';
 import { CapstanError } from '../../../lib/errors.ts';
 import { runsyncId } from '../../jobs/ids.ts';
 import { documentOf, eventsOf } from '../../openai/answers.ts';
-import { OpenAiError } from '../../openai/errors.ts';
+import { OpenAiError } from '../openai-errors.ts';
 import { CallerGone, OpenAiJob, type OpenAiJobDeps } from '../../openai/job.ts';
 import { openAiInput } from '../../openai/request.ts';
 import { createGuard, endpointId } from '../guard.ts';

@@ -2,7 +2,7 @@
 import type { FastifyRequest } from 'fastify';
 
 import { CapstanError } from '../../../lib/errors.ts';
-import { isId, printable } from '../ids.ts';
+import { isId, printable } from '../../directory/ids.ts';
 import { ID_RULE } from '../schemas.ts';
 
 /** The job's id, or why there is none. */

@@ -3,7 +3,7 @@ import type { ServerResponse } from 'node:http';
 
 import { pagePolicy } from '../../http/docs.ts';
 import { JSON_TYPE } from '../../http/problem.ts';
-import type { LbAddress } from '../address.ts';
+import type { LbAddress } from '../../http/lb-address.ts';
 import { PAGE, PAGE_SCRIPT_HASH, SCRIPT_PATH } from './page.ts';
 
 /** A host and port, with the endpoint's prefix in the path form: a source of a Content-Security-Policy. */

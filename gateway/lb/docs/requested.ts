@@ -11,7 +11,7 @@
 import type { IncomingMessage } from 'node:http';
 
 import type { EndpointEntry } from '../../../proto/gen/capstan/v1/control.ts';
-import type { LbAddress } from '../address.ts';
+import type { LbAddress } from '../../http/lb-address.ts';
 import { SCRIPT_PATH } from './page.ts';
 
 export const DOCS_PATH = '/docs';

@@ -1,7 +1,7 @@
 /**
  * The cookie of a sign-in, on an endpoint's own host. Its name begins with `capstan_`, so it is never forwarded (shared-origin.ts). Pure.
  */
-import type { Origin } from '../forwarded.ts';
+import type { Origin } from '../../http/forwarded.ts';
 
 const NAME = 'capstan_endpoint';
 /** Browsers keep a cookie with this prefix only if this very host set it over TLS: hosts of other endpoints cannot plant one. */

@@ -4,7 +4,7 @@
  */
 import type { IncomingHttpHeaders } from 'node:http';
 
-import type { Origin } from '../forwarded.ts';
+import type { Origin } from '../../http/forwarded.ts';
 
 const READS: ReadonlySet<string> = new Set(['GET', 'HEAD']);
 

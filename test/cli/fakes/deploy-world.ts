@@ -5,7 +5,7 @@ import { join } from 'node:path';
 import type { ExecutionContext } from 'ava';
 
 import { readConfig as readGatewayConfig } from '../../../gateway/config.ts';
-import { start as startGateway } from '../../../gateway/start.ts';
+import { start as startGateway } from '../../../gateway/assembly/start.ts';
 import { readConfig } from '../../../scheduler/config.ts';
 import { start } from '../../../scheduler/assembly/start.ts';
 import { ownFolder } from '../../support/own-folder.ts';

@@ -6,26 +6,26 @@ import { createServer, type IncomingMessage, type ServerResponse } from 'node:ht
 
 import fastify from 'fastify';
 
-import { EndpointKind } from '../proto/gen/capstan/v1/common.ts';
-import { KeyScope } from '../proto/gen/capstan/v1/control.ts';
-import { SharedBudget } from '../lib/shared-budget.ts';
-import { UploadMonitor } from '../lib/upload-monitor.ts';
-import { readConfig } from './config.ts';
-import type { Endpoint, Key } from './directory/directory.ts';
-import { AllowedMethods } from './http/methods.ts';
-import { errorHandler, installParsers, installRouting, MAX_PARAM_LENGTH } from './http/rules.ts';
-import { sendProblem, toCapstanError } from './http/problem.ts';
-import { controlRoutes } from './http/routes/control.ts';
-import { listingRoutes } from './http/routes/listing.ts';
-import { openAiRoutes } from './http/routes/openai.ts';
-import { statusRoutes } from './http/routes/status.ts';
-import { submitRoutes } from './http/routes/submit.ts';
-import type { JobQueue, JobServices } from './http/services.ts';
-import { TrustedProxies } from './lb/forwarded.ts';
+import { EndpointKind } from '../../proto/gen/capstan/v1/common.ts';
+import { KeyScope } from '../../proto/gen/capstan/v1/control.ts';
+import { SharedBudget } from '../../lib/shared-budget.ts';
+import { UploadMonitor } from '../../lib/upload-monitor.ts';
+import { readConfig } from '../config.ts';
+import type { Endpoint, Key } from '../directory/directory.ts';
+import { AllowedMethods } from '../http/methods.ts';
+import { errorHandler, installParsers, installRouting, MAX_PARAM_LENGTH } from '../http/rules.ts';
+import { sendProblem, toCapstanError } from '../http/problem.ts';
+import { controlRoutes } from '../http/routes/control.ts';
+import { listingRoutes } from '../http/routes/listing.ts';
+import { openAiRoutes } from '../http/routes/openai.ts';
+import { statusRoutes } from '../http/routes/status.ts';
+import { submitRoutes } from '../http/routes/submit.ts';
+import type { JobQueue, JobServices } from '../http/services.ts';
+import { TrustedProxies } from '../http/forwarded.ts';
 
-export { checkBody } from './http/guard.ts';
-export type { JobQueue } from './http/services.ts';
-export type { Answer, ChannelRequest, Done, Operation } from './jobs/channel.ts';
+export { checkBody } from '../http/guard.ts';
+export type { JobQueue } from '../http/services.ts';
+export type { Answer, ChannelRequest, Done, Operation } from '../jobs/channel.ts';
 
 export interface QueueApiOptions {
   readonly queue: JobQueue;

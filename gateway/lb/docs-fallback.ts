@@ -1,6 +1,6 @@
 /** Replaces an application's 404 by something of this service. */
-import type { CapstanError } from '../../../lib/errors.ts';
-import type { Responder } from '../exchange.ts';
+import type { CapstanError } from '../../lib/errors.ts';
+import type { Responder } from './exchange.ts';
 
 export class FallbackResponder implements Responder {
   readonly #inner: Responder;

@@ -17,14 +17,14 @@ import { backoffMs } from '../../lib/backoff.ts';
 import { CapstanError } from '../../lib/errors.ts';
 import { isGrpcStatus } from '../../lib/grpc-errors.ts';
 import type { ControlServiceClient, LookupEndpointNameResponse } from '../../proto/gen/capstan/v1/control.ts';
-import { coveredBy, endpointMeant } from '../auth/named-endpoint.ts';
+import { coveredBy, endpointMeant } from '../directory/named-endpoint.ts';
 import { schedulerRefusal } from '../grpc/refusals.ts';
-import { isId, isName } from '../http/ids.ts';
+import { isId, isName } from '../directory/ids.ts';
 import { callUnary } from '../jobs/unary.ts';
-import { keyOf, type Directory, type Endpoint, type Key } from './directory.ts';
+import { keyOf, type Directory, type Endpoint, type Key } from '../directory/directory.ts';
 import { LookupBudget, type LookupKind } from './lookup-budget.ts';
 import type { CellList, Terms } from '../cells/cell-list.ts';
-import type { DirectoryWatch } from './watch.ts';
+import type { DirectoryWatch } from '../directory/watch.ts';
 
 const NEGATIVE_MS = 1000;
 const NEGATIVE_ENTRIES = 10_000;

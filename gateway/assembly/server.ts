@@ -3,26 +3,26 @@ import fastify, { type FastifyInstance } from 'fastify';
 
 import { consoleRoutes } from '../console/routes.ts';
 import type { ConsoleServices } from '../console/services.ts';
-import type { Certificate } from './tls.ts';
-import { cors } from './cors.ts';
-import { docsRoutes } from './docs.ts';
+import type { Certificate } from '../http/tls.ts';
+import { cors } from '../http/cors.ts';
+import { docsRoutes } from '../http/docs.ts';
 import { openListener, refuseSocket } from './listener.ts';
-import { measure } from './measure.ts';
-import { AllowedMethods } from './methods.ts';
-import { errorHandler, installParsers, installRouting, MAX_PARAM_LENGTH } from './rules.ts';
-import { traceRequests } from './request-spans.ts';
-import { sendProblem, toCapstanError } from './problem.ts';
-import { buildRoutes } from './routes/builds.ts';
-import { controlRoutes } from './routes/control.ts';
-import { graphqlRoutes } from './routes/graphql.ts';
-import { listingRoutes } from './routes/listing.ts';
-import { logRoutes } from './routes/logs.ts';
-import { payloadRoutes } from './routes/payloads.ts';
-import { metricsRoutes } from './routes/metrics.ts';
-import { openAiRoutes } from './routes/openai.ts';
-import { serviceRoutes } from './routes/service.ts';
-import { statusRoutes } from './routes/status.ts';
-import { submitRoutes } from './routes/submit.ts';
+import { measure } from '../http/measure.ts';
+import { AllowedMethods } from '../http/methods.ts';
+import { errorHandler, installParsers, installRouting, MAX_PARAM_LENGTH } from '../http/rules.ts';
+import { traceRequests } from '../http/request-spans.ts';
+import { sendProblem, toCapstanError } from '../http/problem.ts';
+import { buildRoutes } from '../http/routes/builds.ts';
+import { controlRoutes } from '../http/routes/control.ts';
+import { graphqlRoutes } from '../http/routes/graphql.ts';
+import { listingRoutes } from '../http/routes/listing.ts';
+import { logRoutes } from '../http/routes/logs.ts';
+import { payloadRoutes } from '../http/routes/payloads.ts';
+import { metricsRoutes } from '../http/routes/metrics.ts';
+import { openAiRoutes } from '../http/routes/openai.ts';
+import { serviceRoutes } from '../http/routes/service.ts';
+import { statusRoutes } from '../http/routes/status.ts';
+import { submitRoutes } from '../http/routes/submit.ts';
 
 /** `certificate`: null for plain HTTP. */
 export async function createServer(services: ConsoleServices, certificate: Certificate | null): Promise<FastifyInstance> {

@@ -1,7 +1,7 @@
 /** Which endpoint a name means to a key. Pure. */
 import { CapstanError } from '../../lib/errors.ts';
-import type { Endpoint, Key } from '../directory/directory.ts';
-import { printable } from '../http/ids.ts';
+import type { Endpoint, Key } from './directory.ts';
+import { printable } from './ids.ts';
 import { covers } from './permission.ts';
 
 /** Ids that the message of an ambiguous name lists. */

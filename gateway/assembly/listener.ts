@@ -8,11 +8,11 @@ import { Server as NetServer, type Socket } from 'node:net';
 import type { Duplex } from 'node:stream';
 
 import { isAnswering } from '../lb/responders.ts';
-import { endSocket } from './end-socket.ts';
-import { JSON_TYPE, problemText } from './problem.ts';
-import { rewriteAbsoluteTarget } from './request-target.ts';
-import type { Services } from './services.ts';
-import { followRenewals, type Certificate } from './tls.ts';
+import { endSocket } from '../http/end-socket.ts';
+import { JSON_TYPE, problemText } from '../http/problem.ts';
+import { rewriteAbsoluteTarget } from '../http/request-target.ts';
+import type { ConsoleServices } from '../console/services.ts';
+import { followRenewals, type Certificate } from '../http/tls.ts';
 
 /** Time for the headers of a request, ms, when the whole request may take longer. */
 const MAX_HEADERS_MS = 60_000;
@@ -27,7 +27,7 @@ type Listener = (request: IncomingMessage, response: ServerResponse) => void;
  * plain HTTP.
  */
 export function openListener(
-  { config, log, loadBalancer, draining }: Pick<Services, 'config' | 'log' | 'loadBalancer' | 'draining'>,
+  { config, log, loadBalancer, draining }: Pick<ConsoleServices, 'config' | 'log' | 'loadBalancer' | 'draining'>,
   certificate: Certificate | null,
   handler: Listener,
 ): Server {

@@ -1,8 +1,8 @@
 /** Decides what a key may do (scopes of proto KeyScope). Pure. */
 import { assertNever, CapstanError } from '../../lib/errors.ts';
 import { KeyScope } from '../../proto/gen/capstan/v1/control.ts';
-import type { Endpoint, Key } from '../directory/directory.ts';
-import { printable } from '../http/ids.ts';
+import type { Endpoint, Key } from './directory.ts';
+import { printable } from './ids.ts';
 
 /**
  * `read` reads jobs by their ids, and counts; `list` lists jobs; `take` reads a stream, which consumes its chunks; `call` creates jobs, or
