@@ -19,7 +19,7 @@ export const backup: Command = {
     const settings = readSettings(options, env);
     const target = resolve(env.cwd, args[0] ?? '');
     const { dataDir } = settings;
-    const { backUp } = await import('../backup/backup.ts');
+    const { backUp } = await import('../../supervisor/backup.ts');
     terminal.step(`copying ${dataDir}`);
     const { files, bytes } = await withScheduler(settings, (client) =>
       backUp({

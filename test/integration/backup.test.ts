@@ -4,7 +4,7 @@ import { join } from 'node:path';
 
 import test, { type ExecutionContext } from 'ava';
 
-import { backUp } from '../../cli/backup/backup.ts';
+import { backUp } from '../../supervisor/backup.ts';
 import { BlobPurpose, type StatBlobResponse } from '../../proto/gen/capstan/v1/blobs.ts';
 import { JobKind, JobState } from '../../proto/gen/capstan/v1/common.ts';
 import type { GetEndpointResponse, SnapshotQueueResponse } from '../../proto/gen/capstan/v1/control.ts';

@@ -6,7 +6,7 @@ import { join } from 'node:path';
 import test, { type ExecutionContext } from 'ava';
 import Database from 'better-sqlite3';
 
-import { backUp } from '../../cli/backup/backup.ts';
+import { backUp } from '../../supervisor/backup.ts';
 import { JobKind, WorkerState } from '../../proto/gen/capstan/v1/common.ts';
 import {
   AlertChannelKind,

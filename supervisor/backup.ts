@@ -10,10 +10,10 @@ import { constants } from 'node:fs';
 import { chmod, copyFile, lstat, open, readdir, readFile, realpath, rm } from 'node:fs/promises';
 import { basename, dirname, join, sep } from 'node:path';
 
-import { createSynced, makeFolder, renameDurably, syncPath } from '../../lib/durable.ts';
-import { CapstanError } from '../../lib/errors.ts';
-import { isErrno, messageOf } from '../../lib/to-error.ts';
-import { ToolError } from '../../terminal/tool-error.ts';
+import { createSynced, makeFolder, renameDurably, syncPath } from '../lib/durable.ts';
+import { CapstanError } from '../lib/errors.ts';
+import { isErrno, messageOf } from '../lib/to-error.ts';
+import { ToolError } from '../terminal/tool-error.ts';
 
 export interface BackupOptions {
   /** Data folder of the running scheduler, absolute. */
