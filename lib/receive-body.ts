@@ -31,15 +31,22 @@ export function receiveBody(stream: Readable, options: ReceiveOptions, done: (fa
   }
   let block: Buffer = EMPTY;
   let filled = 0;
+  let isOver = false;
   const meter = monitor.watch(() => finish('too-slow'));
 
   function finish(fault: BodyFault | null): void {
+    if (isOver) return;
+    isOver = true;
     meter.end();
-    stream.off('data', onData).off('end', onEnd).off('error', onBroken).off('close', onBroken);
-    // A connection that breaks later must not raise an unhandled error.
-    stream.on('error', () => undefined);
-    if (fault !== null) stream.pause();
-    done(fault, fault === null ? block.subarray(0, filled) : EMPTY);
+    // The listener of errors stays: a connection that breaks later must not raise an unhandled one. After the end no more data comes, and
+    // removing the others would cost as much as adding them.
+    if (fault !== null) {
+      stream.off('data', onData).off('end', onEnd).off('close', onBroken);
+      stream.pause();
+    }
+    const body = fault !== null ? EMPTY : filled === block.length ? block : block.subarray(0, filled);
+    block = EMPTY;
+    done(fault, body);
   }
 
   function onData(chunk: Buffer): void {

@@ -18,6 +18,8 @@ export type BudgetShortage = 'party' | 'all';
 export class SharedBudget {
   readonly limit: number;
   readonly #held = new Map<string | object, number>();
+  /** One function for all reservations. */
+  readonly #change: Change = (bytes, given, parties) => this.#add(bytes, given, parties);
   #used = 0;
 
   /** `limit`: bytes for all parties together. */
@@ -36,10 +38,9 @@ export class SharedBudget {
 
   /** Opens an empty reservation that counts for all of `parties`. */
   open(...parties: readonly Party[]): Reservation {
-    return new Reservation(parties, (bytes, given) => this.#add(bytes, given, parties));
+    return new Reservation(parties, this.#change);
   }
 
-  /** Reserves `bytes`, or returns them when negative. `given`: bytes that the reservation holds already. */
   #add(bytes: number, given: number, parties: readonly Party[]): BudgetShortage | null {
     if (bytes > 0) {
       const free = this.limit - this.#used - bytes;
@@ -60,17 +61,20 @@ export class SharedBudget {
   }
 }
 
+/** Reserves `bytes` for the parties, or returns them when negative. `given`: bytes that the reservation holds already. */
+type Change = (bytes: number, given: number, parties: readonly Party[]) => BudgetShortage | null;
+
 /** Memory that one request holds. */
 export class Reservation {
   readonly parties: readonly Party[];
-  readonly #add: (bytes: number, given: number) => BudgetShortage | null;
+  readonly #change: Change;
   #bytes = 0;
   #released = false;
 
   /** Created by `SharedBudget.open`. */
-  constructor(parties: readonly Party[], add: (bytes: number, given: number) => BudgetShortage | null) {
+  constructor(parties: readonly Party[], change: Change) {
     this.parties = parties;
-    this.#add = add;
+    this.#change = change;
   }
 
   get bytes(): number {
@@ -80,7 +84,7 @@ export class Reservation {
   /** Changes the reservation to `bytes`. A refused change leaves it as it was. A released reservation stays empty. */
   resize(bytes: number): BudgetShortage | null {
     if (this.#released || bytes === this.#bytes) return null;
-    const refused = this.#add(bytes - this.#bytes, this.#bytes);
+    const refused = this.#change(bytes - this.#bytes, this.#bytes, this.parties);
     if (refused === null) this.#bytes = bytes;
     return refused;
   }

@@ -26,7 +26,7 @@ export class UploadMonitor {
 
   /** Starts to measure an upload. `onSlow` is called at most once; the measurement has ended then. */
   watch(onSlow: () => void): UploadMeter {
-    const meter: UploadMeter = new UploadMeter(this.#rule, onSlow, () => this.#end(meter));
+    const meter = new UploadMeter(this.#rule, onSlow, this.#meters);
     this.#meters.add(meter);
     this.#timer ??= setInterval(() => {
       // Reads the sockets once more before it decides: bytes that wait for a busy process have arrived in time.
@@ -35,31 +35,28 @@ export class UploadMonitor {
     return meter;
   }
 
-  #end(meter: UploadMeter): void {
-    this.#meters.delete(meter);
+  /** The timer outlives short uploads: starting one for each would cost more than the upload. */
+  #check(): void {
+    for (const meter of this.#meters) meter.check();
     if (this.#meters.size > 0) return;
     clearInterval(this.#timer);
     this.#timer = undefined;
-  }
-
-  #check(): void {
-    for (const meter of this.#meters) meter.check();
   }
 }
 
 export class UploadMeter {
   readonly #rule: UploadRule;
   readonly #onSlow: () => void;
-  readonly #onEnd: () => void;
+  readonly #open: Set<UploadMeter>;
   #bytes = 0;
   #windowStart: number;
   #pausedAt: number | undefined;
 
   /** Created by `UploadMonitor.watch`. */
-  constructor(rule: UploadRule, onSlow: () => void, onEnd: () => void) {
+  constructor(rule: UploadRule, onSlow: () => void, open: Set<UploadMeter>) {
     this.#rule = rule;
     this.#onSlow = onSlow;
-    this.#onEnd = onEnd;
+    this.#open = open;
     this.#windowStart = rule.now();
   }
 
@@ -79,7 +76,7 @@ export class UploadMeter {
   }
 
   end(): void {
-    this.#onEnd();
+    this.#open.delete(this);
   }
 
   /** Called by the monitor. */

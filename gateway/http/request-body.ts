@@ -3,6 +3,7 @@
  * body.
  */
 import type { IncomingMessage } from 'node:http';
+import type { Socket } from 'node:net';
 
 import type { FastifyReply, FastifyRequest } from 'fastify';
 
@@ -39,10 +40,22 @@ const RETRY_MS = 1000;
 /** Maximum number of bodies of the largest kind in progress on one connection. */
 const BODIES_OF_CONNECTION = 2;
 
+const PARTIES = Symbol('parties of the last body');
+
+/** A connection mostly serves one account. */
+interface ChargedSocket extends Socket {
+  [PARTIES]?: { readonly account: string; readonly parties: readonly Party[] };
+}
+
 /** The parties charged for a body: `account`, and the connection. */
-export function partiesOf(account: string, request: IncomingMessage, config: BodySizes): Party[] {
+export function partiesOf(account: string, request: IncomingMessage, config: BodySizes): readonly Party[] {
+  const socket: ChargedSocket = request.socket;
+  const known = socket[PARTIES];
+  if (known?.account === account) return known.parties;
   const most = BODIES_OF_CONNECTION * Math.max(config.maxRunBytes, config.maxRunsyncBytes);
-  return [{ id: `account ${account}` }, { id: request.socket, most }];
+  const parties = [{ id: `account ${account}` }, { id: socket, most }];
+  socket[PARTIES] = { account, parties };
+  return parties;
 }
 
 /** The largest body that a route accepts: never more than the memory for bodies can hold beside others. */

@@ -369,9 +369,10 @@ export class LoadBalancer {
   /** The account is charged for the memory of a body, and a caller without a key has a share of the account's. */
   #reserve(request: IncomingMessage, { accountId, isPublic }: Endpoint): Reservation {
     const { memory, config, proxies } = this.#deps;
-    const parties: Party[] = partiesOf(accountId, request, config);
-    if (isPublic) parties.push({ id: `address ${peerOfRequest(request, proxies)}`, most: Math.floor(memory.limit / PEER_FRACTION) });
-    return memory.open(...parties);
+    const parties = partiesOf(accountId, request, config);
+    if (!isPublic) return memory.open(...parties);
+    const peer: Party = { id: `address ${peerOfRequest(request, proxies)}`, most: Math.floor(memory.limit / PEER_FRACTION) };
+    return memory.open(...parties, peer);
   }
 
   #openWebSocket(admitted: Admitted, given: Omit<NewExchange, 'route' | 'trace'>): Exchange {
