@@ -7,6 +7,7 @@ import { parseBody } from '../json/body.ts';
 import type { AllowedMethods } from './methods.ts';
 import { sendProblem, toCapstanError } from './problem.ts';
 import { readBody } from './request-body.ts';
+import { decidedBy } from './schemas.ts';
 import { idsOf, type JobServices } from './services.ts';
 
 declare module 'fastify' {
@@ -36,15 +37,24 @@ export function installParsers(app: FastifyInstance, services: JobServices): voi
       done(null, bytes.length === 0 || request.routeOptions.config.rawBodyOnly === true ? undefined : parseBody(bytes));
     });
   });
-  app.setValidatorCompiler<z.ZodType>(({ schema, httpPart }) => (data: unknown) => {
+  app.setValidatorCompiler<z.ZodType>(({ schema, httpPart }) => {
     // Header schemas are for the OpenAPI document; handlers check the headers themselves.
-    if (httpPart === 'headers') return { value: data };
-    if (data instanceof CapstanError) return { error: data };
-    const result = schema.safeParse(data);
-    return result.success ? { value: result.data } : { error: validationError(result.error, httpPart) };
+    if (httpPart === 'headers') return () => true;
+    return validator(schema, httpPart);
   });
   // Responses are written by hand; response schemas are for the OpenAPI document.
   app.setSerializerCompiler(() => (data) => JSON.stringify(data));
+}
+
+/** Validates by the schema, unless the parser or the router has decided already. */
+function validator(schema: z.ZodType, httpPart: string | undefined): (data: unknown) => boolean | { value: unknown } | { error: Error } {
+  const isDecided = decidedBy(schema);
+  return (data) => {
+    if (data instanceof CapstanError) return { error: data };
+    if (isDecided?.(data) === true) return true;
+    const result = schema.safeParse(data);
+    return result.success ? { value: result.data } : { error: validationError(result.error, httpPart) };
+  };
 }
 
 /** Sends any error as a problem document. Internal errors are logged. */

@@ -188,6 +188,27 @@ export const endpointParams = z.object({
 });
 export const jobParams = endpointParams.extend({ jobId: z.string().meta({ ...idShape, description: 'Id of the job.' }) });
 
+/** A submission of an input and nothing else, as most are: the scanner of bodies has found out what the schema would. */
+function isInputOnly(body: unknown): boolean {
+  if (typeof body !== 'object' || body === null) return false;
+  for (const name in body) if (name !== 'input') return false;
+  return 'input' in body && body.input instanceof RawJson && body.input.isObject;
+}
+
+/** The router sets all parameters of a path, as strings. */
+const isRouted = (): boolean => true;
+
+const decided = new Map<z.ZodType, (data: unknown) => boolean>([
+  [submissionSchema, isInputOnly],
+  [endpointParams, isRouted],
+  [jobParams, isRouted],
+]);
+
+/** Returns what tells, for less than a run of the schema, that data is as the schema would return it; undefined without. */
+export function decidedBy(schema: z.ZodType): ((data: unknown) => boolean) | undefined {
+  return decided.get(schema);
+}
+
 // ---------------------------------------------------------------- answers (documentation only: answers are written by hand)
 
 const status = z.enum(statusNames);
