@@ -1,10 +1,11 @@
 /**
- * The gateway's metrics (docs/metrics.md). A series is resolved once per route, method and status, so that a request
- * costs a few additions. Labels are bounded: a route is its pattern, never the requested path.
+ * The gateway's metrics (docs/metrics.md). A request is counted in plain numbers, by route and method, which the counters
+ * of the library take over at each scrape. Labels are bounded: a route is its pattern, never the requested path.
  */
-import { Counter, Gauge, Registry, type Histogram } from 'prom-client';
+import { Counter, Gauge, Registry } from 'prom-client';
 
-import { metricsText, observeTraced, tracedHistogram, type MetricsFormat } from '../../lib/metrics-text.ts';
+import { metricsText, type MetricsFormat } from '../../lib/metrics-text.ts';
+import { PlainHistogram, type HistogramSeries } from '../../lib/plain-histogram.ts';
 import { addProcessMetrics } from '../../lib/process-metrics.ts';
 import { LbMetrics, type LbLevels } from './lb-metrics.ts';
 
@@ -19,12 +20,14 @@ export interface GatewayLevels {
   readonly lb: LbLevels;
 }
 
-/** The series of one route and method. */
-export interface RouteSeries {
-  readonly seconds: Histogram.Internal<string>;
-  readonly requestBytes: Counter.Internal;
-  readonly responseBytes: Counter.Internal;
-  readonly byStatus: Map<number, Counter.Internal>;
+/** What was counted of one route and method. */
+interface RouteSeries {
+  readonly method: string;
+  readonly route: string;
+  readonly seconds: HistogramSeries;
+  requestBytes: number;
+  responseBytes: number;
+  readonly byStatus: Map<number, number>;
 }
 
 /** Includes waits for jobs: /runsync and /status-sync wait up to 300 s. */
@@ -46,11 +49,9 @@ export interface AnsweredRequest {
 
 export class GatewayMetrics {
   readonly #registry = new Registry();
-  readonly #series = new Map<string, RouteSeries>();
-  readonly #requests: Counter;
-  readonly #seconds: Histogram;
-  readonly #requestBytes: Counter;
-  readonly #responseBytes: Counter;
+  /** By route, then by method. */
+  readonly #series = new Map<string, Map<string, RouteSeries>>();
+  readonly #seconds: PlainHistogram;
   /** Requests in progress. */
   inFlight = 0;
   readonly lb: LbMetrics;
@@ -58,30 +59,28 @@ export class GatewayMetrics {
   constructor(levels: GatewayLevels) {
     const registers = [this.#registry];
     const labelNames = ['method', 'route'];
-    this.#requests = new Counter({
-      name: 'capstan_http_requests_total',
-      help: 'Completed requests; 499: the caller disconnected first.',
-      labelNames: [...labelNames, 'status'],
-      registers,
-    });
-    this.#seconds = tracedHistogram(this.#registry, {
+    this.#counter(
+      { name: 'capstan_http_requests_total', help: 'Completed requests; 499: the caller disconnected first.' },
+      [...labelNames, 'status'],
+      (counter, { method, route, byStatus }) => {
+        for (const [status, count] of byStatus) counter.inc({ method, route, status: String(status) }, count);
+      },
+    );
+    this.#seconds = new PlainHistogram(this.#registry, {
       name: 'capstan_http_request_duration_seconds',
       help: 'Time from the head of a request to the end of its response.',
-      labelNames,
       buckets: SECONDS_BUCKETS,
     });
-    this.#requestBytes = new Counter({
-      name: 'capstan_http_request_body_bytes_total',
-      help: 'Bytes of request bodies.',
+    this.#counter(
+      { name: 'capstan_http_request_body_bytes_total', help: 'Bytes of request bodies.' },
       labelNames,
-      registers,
-    });
-    this.#responseBytes = new Counter({
-      name: 'capstan_http_response_body_bytes_total',
-      help: 'Bytes of responses, without their heads.',
+      (counter, { method, route, requestBytes }) => counter.inc({ method, route }, requestBytes),
+    );
+    this.#counter(
+      { name: 'capstan_http_response_body_bytes_total', help: 'Bytes of responses, without their heads.' },
       labelNames,
-      registers,
-    });
+      (counter, { method, route, responseBytes }) => counter.inc({ method, route }, responseBytes),
+    );
     this.#level('capstan_http_requests_in_flight', 'Requests in progress.', () => this.inFlight);
     this.#level('capstan_gateway_pending_requests', 'Requests waiting for a reply from the scheduler.', () => levels.pending());
     const connected: Gauge = new Gauge({
@@ -101,19 +100,11 @@ export class GatewayMetrics {
   /** Counts a completed request. `route` is its pattern; undefined for an unknown path. */
   answered({ method, route, status, ms, requestBytes, responseBytes, traceId }: AnsweredRequest): void {
     const series = this.#seriesOf(METHODS.has(method) ? method : 'other', route ?? 'none');
-    let count = series.byStatus.get(status);
-    if (count === undefined) {
-      count = this.#requests.labels({ method: METHODS.has(method) ? method : 'other', route: route ?? 'none', status: String(status) });
-      series.byStatus.set(status, count);
-    }
-    count.inc();
+    series.byStatus.set(status, (series.byStatus.get(status) ?? 0) + 1);
     if (traceId === undefined) series.seconds.observe(ms / 1000);
-    else {
-      const labels = { method: METHODS.has(method) ? method : 'other', route: route ?? 'none' };
-      observeTraced(this.#seconds, { labels, value: ms / 1000, traceId });
-    }
-    if (requestBytes > 0) series.requestBytes.inc(requestBytes);
-    if (responseBytes > 0) series.responseBytes.inc(responseBytes);
+    else series.seconds.observeTraced(ms / 1000, traceId);
+    series.requestBytes += requestBytes;
+    series.responseBytes += responseBytes;
   }
 
   /** Returns all metrics. */
@@ -122,18 +113,35 @@ export class GatewayMetrics {
   }
 
   #seriesOf(method: string, route: string): RouteSeries {
-    const key = `${method} ${route}`;
-    const known = this.#series.get(key);
-    if (known !== undefined) return known;
-    const labels = { method, route };
-    const series: RouteSeries = {
-      seconds: this.#seconds.labels(labels),
-      requestBytes: this.#requestBytes.labels(labels),
-      responseBytes: this.#responseBytes.labels(labels),
-      byStatus: new Map(),
-    };
-    this.#series.set(key, series);
+    let methods = this.#series.get(route);
+    if (methods === undefined) {
+      methods = new Map();
+      this.#series.set(route, methods);
+    }
+    let series = methods.get(method);
+    if (series === undefined) {
+      const seconds = this.#seconds.series({ method, route });
+      series = { method, route, seconds, requestBytes: 0, responseBytes: 0, byStatus: new Map() };
+      methods.set(method, series);
+    }
     return series;
+  }
+
+  /** A counter that a scrape sets to what was counted of each route and method. */
+  #counter(
+    named: { readonly name: string; readonly help: string },
+    labelNames: readonly string[],
+    read: (counter: Counter, series: RouteSeries) => void,
+  ): void {
+    const counter: Counter = new Counter({
+      ...named,
+      labelNames: [...labelNames],
+      registers: [this.#registry],
+      collect: () => {
+        counter.reset();
+        for (const methods of this.#series.values()) for (const series of methods.values()) read(counter, series);
+      },
+    });
   }
 
   #level(name: string, help: string, value: () => number): void {
