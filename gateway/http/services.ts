@@ -34,7 +34,7 @@ export interface JobQueue {
 
 /** The services of the routes about jobs. */
 export interface JobServices {
-  readonly config: Pick<GatewayConfig, 'maxRunBytes' | 'maxRunsyncBytes'>;
+  readonly config: Pick<GatewayConfig, 'corsOrigins' | 'maxRunBytes' | 'maxRunsyncBytes'>;
   readonly log: Pick<Log, 'warn' | 'error'>;
   readonly cells: {
     ofEndpoint(endpointId: string): JobQueue;

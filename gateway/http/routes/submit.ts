@@ -10,11 +10,11 @@ import { JobKind, type S3Config } from '../../../proto/gen/capstan/v1/common.ts'
 import type { Policy, Submit } from '../../../proto/gen/capstan/v1/jobs.ts';
 import { runId, runsyncId } from '../../jobs/ids.ts';
 import type { Answer } from '../../jobs/channel.ts';
-import { sendParts, statusName, statusParts, submittedText } from '../answer.ts';
+import { sendParts, sendWhole, statusName, statusParts, submittedText } from '../answer.ts';
 import { createGuard, endpointId } from '../guard.ts';
 import { onResponseClosed } from '../client-disconnect.ts';
 import { traceOfRequest } from '../request-spans.ts';
-import { JSON_TYPE, sendFailure, sendProblem } from '../problem.ts';
+import { sendFailure, sendProblem } from '../problem.ts';
 import { takePayload, type RequestPayload } from '../request-payload.ts';
 import {
   DEFAULT_WAIT_MS,
@@ -147,7 +147,7 @@ function answered(services: JobServices, reply: FastifyReply, { jobId, kind }: N
   const { job } = answer;
   if (kind === JobKind.RUN && job.id === jobId) {
     // A new job is IN_QUEUE for its caller, even if a worker has already taken it.
-    reply.header('content-type', JSON_TYPE).send(submittedText(jobId, 'IN_QUEUE'));
+    sendWhole(reply, services, submittedText(jobId, 'IN_QUEUE'));
     return;
   }
   // A job found by its Idempotency-Key has its current state.
