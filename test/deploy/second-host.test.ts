@@ -9,7 +9,8 @@ import { folderOf } from '../support/folder.ts';
 import { until } from '../support/until.ts';
 import { TwoHosts } from './two-hosts.ts';
 
-const app = join(import.meta.dirname, 'second-host-app');
+/** Projects whose functions call endpoints of their own project. */
+const APPS = ['second-host-app', 'second-host-python'] as const;
 const canRun =
   (await isRunnable('unshare', ['--net', 'true'])) && (await isRunnable('iptables', ['-V'])) && (await isRunnable('openssl', ['version']));
 const withHosts = canRun ? test : test.skip;
@@ -41,15 +42,22 @@ withHosts(
     await until('the agent has joined', async () => (await nodes()).length === 1).catch((error: unknown) => {
       throw new Error(`${hosts.log('scheduler')}\n${hosts.log('gateway')}\n${hosts.log('agent')}`, { cause: error });
     });
-    const copy = join(folder, 'app');
-    await cp(app, copy, { recursive: true });
-    const deployed = await hosts.tool('gpu', ['deploy', copy, '--json'], variables);
-    t.is(deployed.code, 0, deployed.text);
-    const [row] = JSON.parse(/\[[^]*\]/.exec(deployed.text)?.[0] ?? '[]') as { id: string }[];
-    const url = `${base}/lb/${row?.id ?? ''}/where`;
+    const ids = new Map<string, string>();
+    for (const app of APPS) {
+      const copy = join(folder, app);
+      await cp(join(import.meta.dirname, app), copy, { recursive: true });
+      const deployed = await hosts.tool('gpu', ['deploy', copy, '--env', app, '--json'], variables);
+      t.is(deployed.code, 0, deployed.text);
+      const rows = JSON.parse(/\[[^]*\]/.exec(deployed.text)?.[0] ?? '[]') as { id: string; name: string }[];
+      for (const { name, id } of rows) ids.set(name, id);
+    }
+    const url = `${base}/lb/${ids.get('web') ?? ''}/where`;
     const first = await hosts.get('gpu', url, key);
     t.is(first.status, 200, `${first.text}\n${hosts.log('agent')}`);
-    t.deepEqual(JSON.parse(first.text), { url: base, ping: 200 });
+    t.deepEqual(JSON.parse(first.text), { url: base, ping: 200, twice: { n: 42 } });
+    const called = await hosts.tool('gpu', ['call', ids.get('calls') ?? '', 'n=5'], variables);
+    t.is(called.code, 0, called.text);
+    t.regex(called.text, /"n": ?15\b/);
     t.deepEqual((await nodes())[0]?.unreachableGateways, []);
 
     const ofPage = { ...hosts.settingsOf('gateway'), CAPSTAN_DATA_DIR: hosts.dataDir('scheduler') };
@@ -92,5 +100,22 @@ withHosts(
     hosts.reject(port, false);
     await until('the gateway is reached again', async () => (await nodes())[0]?.unreachableGateways.length === 0);
     t.is((await hosts.get('gpu', url, key)).status, 200);
+
+    // A gateway that listens on loopback is of no use to another host: the agent is told no address at all.
+    await hosts.end('gateway');
+    hosts.start('gateway', { CAPSTAN_HTTP_HOST: '127.0.0.1' });
+    const local = 'http://127.0.0.1:8080';
+    const unknown = await until('the node that knows no gateway is an incident', async () => {
+      const text = await hosts.graphql('queue', local, '{ attention { items { kind message } } }', key);
+      return text.includes('"GATEWAY_UNKNOWN"') ? text : null;
+    });
+    t.regex(unknown, /"GATEWAY_UNKNOWN","message":"\S+ knows no address of a gateway: functions there cannot call other endpoints/);
+    await hosts.end('gateway');
+    hosts.start('gateway');
+    await until('the incident ends', async () => {
+      const text = await hosts.graphql('queue', base, '{ attention { items { kind } } }', key);
+      return text.includes('"items":[]');
+    });
+    t.is((await hosts.tool('gpu', ['call', ids.get('calls') ?? '', 'n=6'], variables)).code, 0);
   },
 );

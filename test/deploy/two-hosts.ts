@@ -49,13 +49,13 @@ export class TwoHosts {
     return `${this.#net}.${host === 'queue' ? 1 : 2}`;
   }
 
-  /** Starts a part with the settings of its unit and of the page, as systemd would. */
-  start(part: Part): void {
+  /** Starts a part with the settings of its unit and of the page, as systemd would, and with other values for some. */
+  start(part: Part, others: Readonly<Record<string, string>> = {}): void {
     const host = part === 'agent' ? 'gpu' : 'queue';
     const log = join(this.#folder, `${part}.log`);
     const command = `exec "$@" >>${log} 2>&1`;
     const args = ['netns', 'exec', this.#namespace(host), 'sh', '-c', command, 'sh', process.execPath, tool, part];
-    this.#children.set(part, spawn('ip', args, { env: { ...bare(), ...this.settingsOf(part) }, stdio: 'ignore' }));
+    this.#children.set(part, spawn('ip', args, { env: { ...bare(), ...this.settingsOf(part), ...others }, stdio: 'ignore' }));
   }
 
   async end(part: Part): Promise<void> {

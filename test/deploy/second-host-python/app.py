@@ -1,0 +1,6 @@
+import capstan
+
+
+@capstan.Endpoint(name="thrice")
+def thrice(n: int):
+    return {"n": n * 3}
