@@ -7,10 +7,8 @@ import type { HookState, JobKind, StoredState } from './store.ts';
 export type ColumnKind = 'integer' | 'text' | 'bytes' | 'boolean';
 
 export interface Column {
-  /** In PostgreSQL. */
+  /** In both databases. */
   readonly name: string;
-  /** In SQLite. */
-  readonly sqlite: string;
   readonly kind: ColumnKind;
 }
 
@@ -21,13 +19,14 @@ export interface FieldColumn<F extends string = string, T = unknown> extends Col
   readonly value?: T;
 }
 
-/** Names the column as its field; `sqlite` only where the first schema there named it otherwise. */
+/** Names the column as its field. */
 const column =
   <T>(kind: ColumnKind) =>
-  <const F extends string>(field: F, sqlite?: string): FieldColumn<F, T> => {
-    const name = field.replaceAll(/[A-Z]/g, (letter) => `_${letter.toLowerCase()}`);
-    return { field, name, sqlite: sqlite ?? name, kind };
-  };
+  <const F extends string>(field: F): FieldColumn<F, T> => ({
+    field,
+    name: field.replaceAll(/[A-Z]/g, (letter) => `_${letter.toLowerCase()}`),
+    kind,
+  });
 
 const integer = column<number>('integer');
 const integerOrNull = column<number | null>('integer');
@@ -37,13 +36,13 @@ const bytesOrNull = column<Uint8Array | null>('bytes');
 
 /** A job without its bodies. */
 export const jobRow = [
-  integer('seq', 'no'),
+  integer('seq'),
   text('id'),
   text('endpoint'),
   column<JobKind>('text')('kind'),
   column<StoredState>('text')('state'),
   column<0 | 1>('integer')('priority'),
-  integer('queuePosition', 'position'),
+  integer('queuePosition'),
   integer('token'),
   integer('attempts'),
   textOrNull('node'),

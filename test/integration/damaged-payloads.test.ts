@@ -86,7 +86,7 @@ test('a job whose input is damaged fails with PAYLOAD_DAMAGED, and no worker get
   await submit(before, endpoint, 'large', { $case: 'blob', value: { id: body, size: LARGE.length } });
   await submit(before, endpoint, 'whole', { $case: 'inline', value: Buffer.from('{"text":"this one is whole"}') });
   await scheduler.restart(async () => {
-    flipRows(scheduler.dataDir, 'inputs', 'inline', "no = (SELECT no FROM jobs WHERE id = 'small')");
+    flipRows(scheduler.dataDir, 'inputs', 'inline', "seq = (SELECT seq FROM jobs WHERE id = 'small')");
     await flipBlob(scheduler.dataDir, body);
   });
 

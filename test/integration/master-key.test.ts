@@ -262,7 +262,7 @@ test('keys that are no keys are refused by their file, and a value that no key o
   await rm(old);
   const db = new Database(join(dataDir, 'scheduler', 'capstan.db'));
   const lost = Buffer.concat([Buffer.of(1), Buffer.from('00000000', 'hex'), Buffer.alloc(40)]);
-  db.prepare("INSERT INTO inputs (no, inline, s3) VALUES (1000, x'7b7d', ?)").run(lost);
+  db.prepare("INSERT INTO inputs (seq, inline, s3) VALUES (1000, x'7b7d', ?)").run(lost);
   db.close();
   const again = await open(t, { dataDir });
   t.like(await rotate(again), { rotating: false, renewed: filled.values - 1 });

@@ -93,7 +93,7 @@ interface Reading {
 async function* batches(db: Database.Database, where: string, table: CopyTable, { after, map }: Reading): AsyncGenerator<readonly Row[]> {
   const { columns, order } = table;
   const key = order.sqlite.join(', ');
-  const names = [...columns.map((column) => column.sqlite), ...order.sqlite].join(', ');
+  const names = [...columns.map(({ name }) => name), ...order.sqlite].join(', ');
   const from = after === null ? '' : ` WHERE (${key}) > (${order.sqlite.map(() => '?').join(', ')})`;
   let rows: Row[] = [];
   let bytes = 0;
@@ -179,7 +179,7 @@ export class SqliteTarget implements CopyTarget {
 
   async write(table: CopyTable, rows: readonly Row[], position: CopyPosition): Promise<void> {
     const db = this.#open();
-    const names = table.columns.map((column) => column.sqlite);
+    const names = table.columns.map(({ name }) => name);
     const insert = db.prepare(`INSERT INTO ${table.name} (${names.join(', ')}) VALUES (${names.map(() => '?').join(', ')})`);
     const apply = db.transaction(() => {
       if (table.isCounted && rows.length === 0) db.exec(`DELETE FROM ${table.name}; DELETE FROM body_usage`);
@@ -208,8 +208,8 @@ export class SqliteTarget implements CopyTarget {
           Math.max(term, 1),
         );
         const mark = db.prepare('UPDATE marks SET value = max(value, ?) WHERE name = ?');
-        mark.run(seq, 'no');
-        mark.run(queuePosition, 'position');
+        mark.run(seq, 'seq');
+        mark.run(queuePosition, 'queue_position');
         db.exec('DROP TABLE store_copy');
       });
       apply.immediate();

@@ -1,6 +1,6 @@
 /**
  * What a copy carries from one database to the other: tables with their columns, in the order in which they are copied.
- * Both databases hold the same rows; only the names of two columns differ, and what a column is made of.
+ * Both databases hold the same rows under the same names; only what a column is made of differs.
  *
  * Not copied: the terms and highest numbers, which the head of a copy carries; schedulers, which write their rows
  * themselves; the account column of PostgreSQL's control rows, which repeats a part of their value.
@@ -31,15 +31,14 @@ export interface CopyTable {
 
 const KINDS: Readonly<Record<string, ColumnKind>> = { int: 'integer', text: 'text', bytes: 'bytes', bool: 'boolean' };
 
-/** Each column as `name:kind`, or `name=name in SQLite:kind`. */
+/** Each column as `name:kind`. */
 function columns(spec: string): Column[] {
   return spec
     .trim()
     .split(/\s+/)
     .map((each) => {
-      const [names = '', kind = ''] = each.split(':');
-      const [name = '', sqlite = name] = names.split('=');
-      return { name, sqlite, kind: KINDS[kind] ?? 'text' };
+      const [name = '', kind = ''] = each.split(':');
+      return { name, kind: KINDS[kind] ?? 'text' };
     });
 }
 
@@ -51,7 +50,7 @@ function table(
 ): CopyTable {
   const all = typeof spec === 'string' ? columns(spec) : spec;
   const names = order.split(' ');
-  const sqliteOrder = sqlite === '' ? names.map((each) => all.find((column) => column.name === each)?.sqlite ?? each) : sqlite.split(' ');
+  const sqliteOrder = sqlite === '' ? names : sqlite.split(' ');
   const postgres = view === '' ? name : view;
   return { name, postgres, columns: all, order: { postgres: names, sqlite: sqliteOrder }, isOfEndpoints, isCounted, isDerived };
 }
@@ -60,8 +59,8 @@ function table(
 export const COPY_TABLES: readonly CopyTable[] = [
   table('control', 'kind:text key:text version:int value:text', 'kind key'),
   table('jobs', [...jobRow, ...jobResult], 'seq'),
-  table('inputs', 'seq=no:int inline:bytes blob:text size:int s3:bytes', 'seq'),
-  table('chunks', 'seq=no:int idx:int inline:bytes blob:text size:int', 'seq idx'),
+  table('inputs', 'seq:int inline:bytes blob:text size:int s3:bytes', 'seq'),
+  table('chunks', 'seq:int idx:int inline:bytes blob:text size:int', 'seq idx'),
   // In the order of their making, in which deliveries that are due at once are sent.
   table('hooks', [...hookHead, hookEnvelope, ...hookBodies], 'number', { sqlite: 'rowid' }),
   table('hook_hosts', 'host:text next_at:int', 'host', { view: 'pending_hosts' }),

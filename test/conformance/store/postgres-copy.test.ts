@@ -310,7 +310,7 @@ function tests(server: PostgresServer): void {
     for (const { name, columns } of COPY_TABLES)
       t.deepEqual(
         db.prepare<[string], string>('SELECT name FROM pragma_table_info(?)').pluck().all(name).toSorted(),
-        columns.map((column) => column.sqlite).toSorted(),
+        columns.map((column) => column.name).toSorted(),
       );
     db.close();
   });

@@ -83,13 +83,23 @@ test('the bodies of a database of before their usage was kept are counted when i
     submit(queued(2, { endpoint: 'deleted' }), { input: blob('other', 50) }),
     submit(leased(3)),
     completed(3, { output: json('output'), chunks: [json('chunk')], hook: hookOf(3) }),
+    // The highest numbers are of a job that is gone.
+    submit(queued(8, { queuePosition: 9 })),
+    { kind: 'delete', seq: 8, dueBy: null },
   ]);
   const counted = before.read('bodyUsage');
+  const due = before.read('due', Number.MAX_SAFE_INTEGER, 9);
+  const whole = before.read('job', 'endpoint-a', queued(3).id);
   before.close();
   const older = new Database(file);
   const triggers = older.prepare<[], string>("SELECT name FROM sqlite_schema WHERE type = 'trigger'").pluck().all();
   older.exec(
     `${triggers.map((name) => `DROP TRIGGER ${name};`).join('')} DROP TABLE bodies; DROP TABLE body_usage; DROP TABLE history; DROP TABLE queue_reasons; DROP TABLE device_history; DROP TABLE inline_usage; ALTER TABLE jobs DROP COLUMN past_attempts; ALTER TABLE jobs DROP COLUMN trace; ALTER TABLE jobs DROP COLUMN tags;`,
+  );
+  older.exec(
+    `ALTER TABLE jobs RENAME COLUMN seq TO no; ALTER TABLE jobs RENAME COLUMN queue_position TO position; ALTER TABLE inputs RENAME COLUMN seq TO no; ALTER TABLE chunks RENAME COLUMN seq TO no;
+    DROP TABLE marks; CREATE TABLE marks (name TEXT PRIMARY KEY CHECK (name IN ('no', 'position')), value INTEGER NOT NULL CHECK (value >= 0)) STRICT, WITHOUT ROWID;
+    INSERT INTO marks (name, value) VALUES ('no', 8), ('position', 9);`,
   );
   older.exec('DELETE FROM migrations WHERE number >= 5');
   older.close();
@@ -97,6 +107,10 @@ test('the bodies of a database of before their usage was kept are counted when i
   const engine = new SqliteEngine({ file });
   t.teardown(() => engine.close());
   t.deepEqual(engine.read('bodyUsage'), counted);
+  t.deepEqual(engine.read('highest'), { seq: 8, queuePosition: 9 });
+  t.deepEqual(engine.read('due', Number.MAX_SAFE_INTEGER, 9), due);
+  t.deepEqual(engine.read('job', 'endpoint-a', queued(3).id), whole);
+  t.is(whole?.chunks.length, 1);
   t.deepEqual(counted, [
     { account: '', bytes: 50 },
     // Besides, 14 bytes of an input and 13 of an output, each twice, and 12 of a chunk.

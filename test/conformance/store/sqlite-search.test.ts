@@ -107,7 +107,7 @@ function multiply(file: string): void {
   const db = new Database(file);
   const columns = (db.pragma('table_info(jobs)') as { readonly name: string }[]).map(({ name }) => name);
   const value = (name: string): string =>
-    name === 'no' || name === 'position' ? 'n' : name === 'id' ? "'0198a1b2-0000-7000-8000-' || printf('%012d', n) || '-u1'" : name;
+    name === 'seq' || name === 'queue_position' ? 'n' : name === 'id' ? "'0198a1b2-0000-7000-8000-' || printf('%012d', n) || '-u1'" : name;
   db.exec(`INSERT INTO jobs (${columns.join(', ')}) SELECT ${columns.map(value).join(', ')} FROM jobs,
     (WITH RECURSIVE numbers (n) AS (SELECT 2 UNION ALL SELECT n + 1 FROM numbers WHERE n < ${JOBS}) SELECT n FROM numbers)`);
   db.close();

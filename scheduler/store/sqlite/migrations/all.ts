@@ -10,6 +10,7 @@ import { checkedPayloads } from './0010_checked_payloads.ts';
 import { deviceHistory } from './0011_device_history.ts';
 import { inlineUsage } from './0012_inline_usage.ts';
 import { openKinds } from './0013_open_kinds.ts';
+import { oneNameAColumn } from './0014_one_name_a_column.ts';
 import { timelines } from './0009_timelines.ts';
 import type { Migration } from './migration.ts';
 
@@ -28,4 +29,5 @@ export const migrations: readonly Migration[] = [
   deviceHistory,
   inlineUsage,
   openKinds,
+  oneNameAColumn,
 ];

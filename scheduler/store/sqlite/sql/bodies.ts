@@ -7,28 +7,28 @@ import type { BodyUsage, EncryptedInput, SearchedInput } from '../../store.ts';
 import { bound, fromWholePayloadColumns, payloadColumns, type PayloadTuple } from '../../rows.ts';
 import { inlineLength, type InlineUsage } from './inline-usage.ts';
 
-const PAYLOAD = 'SELECT inline, blob, size, s3 FROM inputs WHERE no = ?';
-const INPUTS = 'SELECT no, inline, blob, size FROM inputs WHERE no IN (SELECT value FROM json_each(?)) ORDER BY no';
-const INSERT_CHUNK = 'INSERT INTO chunks (no, idx, inline, blob, size) VALUES (?, ?, ?, ?, ?)';
-const READ_CHUNKS = 'SELECT inline, blob, size, idx FROM chunks WHERE no = ? ORDER BY idx';
-const DROP_CHUNKS = 'DELETE FROM chunks WHERE no = ? RETURNING blob, ifnull(length(inline), 0)';
-const DROP_INPUT = 'DELETE FROM inputs WHERE no = ? RETURNING blob, ifnull(length(inline), 0)';
+const PAYLOAD = 'SELECT inline, blob, size, s3 FROM inputs WHERE seq = ?';
+const INPUTS = 'SELECT seq, inline, blob, size FROM inputs WHERE seq IN (SELECT value FROM json_each(?)) ORDER BY seq';
+const INSERT_CHUNK = 'INSERT INTO chunks (seq, idx, inline, blob, size) VALUES (?, ?, ?, ?, ?)';
+const READ_CHUNKS = 'SELECT inline, blob, size, idx FROM chunks WHERE seq = ? ORDER BY idx';
+const DROP_CHUNKS = 'DELETE FROM chunks WHERE seq = ? RETURNING blob, ifnull(length(inline), 0)';
+const DROP_INPUT = 'DELETE FROM inputs WHERE seq = ? RETURNING blob, ifnull(length(inline), 0)';
 
 const ENCRYPTED_INPUTS = `
-SELECT no AS seq, (SELECT id FROM jobs WHERE jobs.no = inputs.no) AS id, s3
-FROM inputs INDEXED BY inputs_s3 WHERE s3 IS NOT NULL AND no > ? ORDER BY no LIMIT ?`;
-const RESEAL_INPUT = 'UPDATE inputs SET s3 = ? WHERE no = ? AND s3 = ?';
-const HAS_INPUT = 'SELECT 1 FROM inputs WHERE no = ?';
+SELECT seq, (SELECT id FROM jobs WHERE jobs.seq = inputs.seq) AS id, s3
+FROM inputs INDEXED BY inputs_s3 WHERE s3 IS NOT NULL AND seq > ? ORDER BY seq LIMIT ?`;
+const RESEAL_INPUT = 'UPDATE inputs SET s3 = ? WHERE seq = ? AND s3 = ?';
+const HAS_INPUT = 'SELECT 1 FROM inputs WHERE seq = ?';
 
 /** Chunks are dropped only from the front. */
-const DRAIN_CHUNKS = 'DELETE FROM chunks WHERE no = ? AND idx < ? RETURNING blob, ifnull(length(inline), 0)';
-const ENDED = 'SELECT ended_at IS NOT NULL, endpoint FROM jobs WHERE no = ?';
-const COUNT_DRAINED = 'UPDATE jobs SET chunks = chunks - ? WHERE no = ?';
+const DRAIN_CHUNKS = 'DELETE FROM chunks WHERE seq = ? AND idx < ? RETURNING blob, ifnull(length(inline), 0)';
+const ENDED = 'SELECT ended_at IS NOT NULL, endpoint FROM jobs WHERE seq = ?';
+const COUNT_DRAINED = 'UPDATE jobs SET chunks = chunks - ? WHERE seq = ?';
 
 const BLOBS_OF = `
-SELECT blob FROM inputs WHERE no = @seq AND blob IS NOT NULL
-UNION ALL SELECT output_blob FROM jobs WHERE no = @seq AND output_blob IS NOT NULL
-UNION ALL SELECT blob FROM chunks WHERE no = @seq AND blob IS NOT NULL`;
+SELECT blob FROM inputs WHERE seq = @seq AND blob IS NOT NULL
+UNION ALL SELECT output_blob FROM jobs WHERE seq = @seq AND output_blob IS NOT NULL
+UNION ALL SELECT blob FROM chunks WHERE seq = @seq AND blob IS NOT NULL`;
 
 const BLOBS_NAMED = `
 SELECT value FROM json_each(?) WHERE

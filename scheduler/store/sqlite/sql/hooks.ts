@@ -13,7 +13,7 @@ const INLINE_BYTES = 'ifnull(length(input), 0) + ifnull(length(output), 0)';
 /** The input is copied from the job's, which never changes. */
 const insert = `
 INSERT INTO hooks (${HOOK_COLUMNS}, ${HOOK_PAYLOAD_COLUMNS})
-SELECT ?, ?, ?, ?, ?, 'PENDING', ?, 0, NULL, ?, inline, blob, size, ?, ?, ? FROM inputs WHERE no = ?
+SELECT ?, ?, ?, ?, ?, 'PENDING', ?, 0, NULL, ?, inline, blob, size, ?, ?, ? FROM inputs WHERE seq = ?
 ON CONFLICT (id) DO NOTHING RETURNING ${INLINE_BYTES}`;
 const CHANGE = 'UPDATE hooks SET state = ?, due_at = ?, tries = ?, error = ? WHERE id = ? AND tries = ifnull(?, tries) RETURNING host';
 const remove = `

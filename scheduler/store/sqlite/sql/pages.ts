@@ -9,7 +9,7 @@ import type { bodyStatements } from './bodies.ts';
 const wholeColumns = `${JOB_COLUMNS}, ${JOB_RESULT_COLUMNS}`;
 const one = `SELECT ${wholeColumns} FROM jobs WHERE id = ? AND endpoint = ?`;
 const TAKEN = 'SELECT 1 FROM jobs WHERE id = ?';
-const byNumber = `SELECT ${wholeColumns} FROM jobs WHERE no = ?`;
+const byNumber = `SELECT ${wholeColumns} FROM jobs WHERE seq = ?`;
 
 /**
  * Newest first means latest submission or retry first, which is the order of positions. No index holds all of an
@@ -29,16 +29,19 @@ const sources: Readonly<Record<StoredState, readonly string[]>> = {
 };
 
 function pageSql(from: readonly string[]): string {
-  const newest = from.map((source) => `SELECT * FROM (SELECT no, position ${source} ORDER BY position DESC LIMIT @offset + @limit)`);
-  return `SELECT no FROM (${newest.join(' UNION ALL ')}) ORDER BY position DESC, no DESC LIMIT @limit OFFSET @offset`;
+  const newest = from.map(
+    (source) => `SELECT * FROM (SELECT seq, queue_position ${source} ORDER BY queue_position DESC LIMIT @offset + @limit)`,
+  );
+  return `SELECT seq FROM (${newest.join(' UNION ALL ')}) ORDER BY queue_position DESC, seq DESC LIMIT @limit OFFSET @offset`;
 }
 
 function newestSql(from: readonly string[]): string {
   const newest = from.map(
-    (source) => `SELECT * FROM (SELECT no, position ${source} AND position < @before ORDER BY position DESC LIMIT @limit)`,
+    (source) =>
+      `SELECT * FROM (SELECT seq, queue_position ${source} AND queue_position < @before ORDER BY queue_position DESC LIMIT @limit)`,
   );
-  const numbers = `SELECT no FROM (${newest.join(' UNION ALL ')}) ORDER BY position DESC LIMIT @limit`;
-  return `SELECT ${JOB_COLUMNS} FROM jobs WHERE no IN (${numbers}) ORDER BY position DESC`;
+  const numbers = `SELECT seq FROM (${newest.join(' UNION ALL ')}) ORDER BY queue_position DESC LIMIT @limit`;
+  return `SELECT ${JOB_COLUMNS} FROM jobs WHERE seq IN (${numbers}) ORDER BY queue_position DESC`;
 }
 
 function totalSql(from: readonly string[]): string {

@@ -8,13 +8,13 @@ import { JOB_COLUMNS, JOINED_JOB_COLUMNS } from './columns.ts';
 /** length() of a blob reads no overflow page, so a large excluded input costs nothing. */
 const head = `
 SELECT ${JOINED_JOB_COLUMNS}, CASE WHEN length(inputs.inline) <= ? THEN inputs.inline END
-FROM jobs INDEXED BY jobs_queued LEFT JOIN inputs ON inputs.no = jobs.no
-WHERE state = 'IN_QUEUE' AND endpoint = ? AND priority = ? AND position > ?
-ORDER BY position LIMIT ?`;
+FROM jobs INDEXED BY jobs_queued LEFT JOIN inputs ON inputs.seq = jobs.seq
+WHERE state = 'IN_QUEUE' AND endpoint = ? AND priority = ? AND queue_position > ?
+ORDER BY queue_position LIMIT ?`;
 
 /** Without the hint the planner scans the whole table by number. */
 const leased = `
-SELECT ${JOB_COLUMNS} FROM jobs INDEXED BY jobs_leased WHERE state = 'LEASED' AND no > ? ORDER BY no LIMIT ?`;
+SELECT ${JOB_COLUMNS} FROM jobs INDEXED BY jobs_leased WHERE state = 'LEASED' AND seq > ? ORDER BY seq LIMIT ?`;
 
 const COUNTS = `
 SELECT endpoint, 'IN_QUEUE', priority, count(*), 0 FROM jobs INDEXED BY jobs_queued WHERE state = 'IN_QUEUE' GROUP BY endpoint, priority

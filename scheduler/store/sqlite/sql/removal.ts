@@ -5,19 +5,19 @@ import { bound, toJob, type JobTuple } from '../../rows.ts';
 import { JOB_COLUMNS } from './columns.ts';
 
 const REMOVE =
-  'DELETE FROM jobs WHERE no = ? AND delete_at <= ? RETURNING position, chunks, output_blob, endpoint, ifnull(length(output), 0)';
-const due = `SELECT ${JOB_COLUMNS} FROM jobs INDEXED BY jobs_due WHERE delete_at <= ? ORDER BY delete_at, no LIMIT ?`;
-const NEXT_DUE = 'SELECT delete_at FROM jobs INDEXED BY jobs_due ORDER BY delete_at, no LIMIT 1 OFFSET ?';
+  'DELETE FROM jobs WHERE seq = ? AND delete_at <= ? RETURNING queue_position, chunks, output_blob, endpoint, ifnull(length(output), 0)';
+const due = `SELECT ${JOB_COLUMNS} FROM jobs INDEXED BY jobs_due WHERE delete_at <= ? ORDER BY delete_at, seq LIMIT ?`;
+const NEXT_DUE = 'SELECT delete_at FROM jobs INDEXED BY jobs_due ORDER BY delete_at, seq LIMIT 1 OFFSET ?';
 const MARK = 'UPDATE marks SET value = @value WHERE name = @name AND value < @value';
 const MARKED = 'SELECT value FROM marks WHERE name = ?';
-const HIGHEST_NO = 'SELECT max(no) FROM jobs';
+const HIGHEST_SEQ = 'SELECT max(seq) FROM jobs';
 
 /** Take-over only: three scans of indexes that hold the position, none of the table. */
 const HIGHEST_POSITION = `
 SELECT max(p) FROM (
-  SELECT max(position) AS p FROM jobs INDEXED BY jobs_queued WHERE state = 'IN_QUEUE'
-  UNION ALL SELECT max(position) FROM jobs INDEXED BY jobs_leased WHERE state = 'LEASED'
-  UNION ALL SELECT max(position) FROM jobs INDEXED BY jobs_ended WHERE ended_at IS NOT NULL
+  SELECT max(queue_position) AS p FROM jobs INDEXED BY jobs_queued WHERE state = 'IN_QUEUE'
+  UNION ALL SELECT max(queue_position) FROM jobs INDEXED BY jobs_leased WHERE state = 'LEASED'
+  UNION ALL SELECT max(queue_position) FROM jobs INDEXED BY jobs_ended WHERE ended_at IS NOT NULL
 )`;
 
 type RemovedTuple = [queuePosition: number, chunks: number, outputBlob: string | null, endpoint: string, inlineBytes: number];
@@ -39,7 +39,7 @@ export function removalStatements(db: Database) {
   const nextRow = db.prepare<[number], number>(NEXT_DUE).pluck();
   const markRow = db.prepare<[{ name: string; value: number }]>(MARK);
   const markedRow = db.prepare<[string], number>(MARKED).pluck();
-  const seqRow = db.prepare<[], number | null>(HIGHEST_NO).pluck();
+  const seqRow = db.prepare<[], number | null>(HIGHEST_SEQ).pluck();
   const positionRow = db.prepare<[], number | null>(HIGHEST_POSITION).pluck();
   return {
     /** Returns what the removed row held, or null if it did not exist or was not due. */
@@ -51,8 +51,8 @@ export function removalStatements(db: Database) {
     },
     /** Stores the highest number and position of a batch's removed jobs. */
     mark(seq: number, queuePosition: number): void {
-      markRow.run({ name: 'no', value: seq });
-      markRow.run({ name: 'position', value: queuePosition });
+      markRow.run({ name: 'seq', value: seq });
+      markRow.run({ name: 'queue_position', value: queuePosition });
     },
     due(wall: number, limit: number): { jobs: JobRow[]; nextAt: number | null } {
       const jobs = dueRows.all(wall, bound(limit)).map(toJob);
@@ -60,8 +60,8 @@ export function removalStatements(db: Database) {
     },
     highest(): { seq: number; queuePosition: number } {
       return {
-        seq: Math.max(seqRow.get() ?? 0, markedRow.get('no') ?? 0),
-        queuePosition: Math.max(positionRow.get() ?? 0, markedRow.get('position') ?? 0),
+        seq: Math.max(seqRow.get() ?? 0, markedRow.get('seq') ?? 0),
+        queuePosition: Math.max(positionRow.get() ?? 0, markedRow.get('queue_position') ?? 0),
       };
     },
   };

@@ -8,12 +8,12 @@ import { inlineLength, type InlineUsage } from './inline-usage.ts';
 
 const INSERT_JOB = `
 INSERT INTO jobs (
-  no, id, endpoint, kind, state, priority, position, token, attempts, node, incarnation, worker,
+  seq, id, endpoint, kind, state, priority, queue_position, token, attempts, node, incarnation, worker,
   submitted_at, delete_at, execution_timeout_ms, ttl_ms, retention_ms, webhook, has_s3, trace, tags
 ) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 ON CONFLICT (id) DO NOTHING`;
 
-const INSERT_INPUT = 'INSERT INTO inputs (no, inline, blob, size, s3) VALUES (?, ?, ?, ?, ?)';
+const INSERT_INPUT = 'INSERT INTO inputs (seq, inline, blob, size, s3) VALUES (?, ?, ?, ?, ?)';
 
 /** Inserts a job, queued or leased, with its input. */
 export function submitStatements(db: Database, codec: PayloadCodec, usage: InlineUsage) {

@@ -10,35 +10,35 @@ type OpOf<K extends Op['kind']> = Extract<Op, { kind: K }>;
 /** A lease starts a new attempt: the data of the previous one is cleared. */
 const LEASE = `
 UPDATE jobs SET state = 'LEASED', token = ?, node = ?, incarnation = ?, worker = ?, started_at = NULL, delay_ms = NULL
-WHERE no = ? AND state = 'IN_QUEUE' AND token = ? - 1`;
+WHERE seq = ? AND state = 'IN_QUEUE' AND token = ? - 1`;
 
 const STARTED = `
 UPDATE jobs SET started_at = ?, attempts = ?, delay_ms = ?
-WHERE no = ? AND state = 'LEASED' AND token = ?`;
+WHERE seq = ? AND state = 'LEASED' AND token = ?`;
 
 const REQUEUE = `
 UPDATE jobs SET state = 'IN_QUEUE', node = NULL, incarnation = NULL, attempts = ?, past_attempts = ?, started_at = NULL,
   delay_ms = NULL
-WHERE no = ? AND state = 'LEASED' AND token = ?`;
+WHERE seq = ? AND state = 'LEASED' AND token = ?`;
 
 const FINISH = `
 UPDATE jobs SET state = ?, node = NULL, incarnation = NULL, ended_at = ?, delete_at = ?, attempts = ?, delay_ms = ?, execution_ms = ?,
   error = ?, output = ?, output_blob = ?, output_size = ?, chunks = ?
-WHERE no = ? AND state = ? AND token = ?`;
+WHERE seq = ? AND state = ? AND token = ?`;
 
 /** The row is read before it is written: its chunks are deleted with the old end. */
 const RETRIABLE = `
-SELECT chunks, output_blob, endpoint, ifnull(length(output), 0) FROM jobs WHERE no = ? AND state IN ('FAILED', 'TIMED_OUT')`;
+SELECT chunks, output_blob, endpoint, ifnull(length(output), 0) FROM jobs WHERE seq = ? AND state IN ('FAILED', 'TIMED_OUT')`;
 
 const RETRY = `
-UPDATE jobs SET state = 'IN_QUEUE', position = ?, submitted_at = ?, delete_at = ?, token = token + 1, attempts = 0, past_attempts = ?,
+UPDATE jobs SET state = 'IN_QUEUE', queue_position = ?, submitted_at = ?, delete_at = ?, token = token + 1, attempts = 0, past_attempts = ?,
   worker = NULL, started_at = NULL, ended_at = NULL, delay_ms = NULL, execution_ms = NULL,
   error = NULL, output = NULL, output_blob = NULL, output_size = NULL, chunks = 0
-WHERE no = ?`;
+WHERE seq = ?`;
 
 /** Read by itself: with RETURNING, an end costs twice as much more. */
-const ENDPOINT = 'SELECT endpoint FROM jobs WHERE no = ?';
-const STANDING = 'SELECT 1 FROM jobs WHERE no = ?';
+const ENDPOINT = 'SELECT endpoint FROM jobs WHERE seq = ?';
+const STANDING = 'SELECT 1 FROM jobs WHERE seq = ?';
 
 /** The guarded changes of a job's row; each returns false or null if the guard failed. */
 export function transitionStatements(db: Database, codec: PayloadCodec, usage: InlineUsage) {
