@@ -67,7 +67,7 @@ export const deploy: Command = {
       import('../deploy/deploy.ts'),
       import('../deploy/fleet.ts'),
       import('../deploy/fleet-hardware.ts'),
-      import('../deploy/fleet-languages.ts'),
+      import('../../compiler/application/language-needs.ts'),
       import('../api/nodes.ts'),
       import('../deploy/report.ts'),
       import('../deploy/wait.ts'),
