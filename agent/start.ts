@@ -24,6 +24,7 @@ import { Gateways } from './invoke/gateways.ts';
 import { InventoryKeeper } from './inventory/inventory.ts';
 import { KernelLog } from './inventory/kernel-log.ts';
 import { NvidiaProbe } from './inventory/nvidia-probe.ts';
+import { openPythonEnvironments, type WorkerEnvironments } from './inventory/python-environment.ts';
 import type { DeviceProbe } from './inventory/probe.ts';
 import { AGENT_MARK, agentMark, killLeftovers } from './runtimes/escaped.ts';
 import { ForeignWorkers } from './runtimes/foreign/foreign-workers.ts';
@@ -111,8 +112,15 @@ async function startIn(folder: string, config: AgentConfig, deps: AgentDeps, loc
   // Workers of a root agent may have user ids of their own, which cannot enter its folder.
   const shared = process.getuid?.() === 0 ? [WITH_INSTALLATION, join(config.workerDir, 'bootstrap')] : [WITH_INSTALLATION];
   const bootstrap = await stageBootstrap(join(folder, 'bootstrap'), shared);
-  const level = await openNodeLevel(config, { folder, bootstrap, groups, log });
-  const runtimes = deps.runtimes ?? defaultRuntimes(config, { folder, bootstrap, api: workerApi, launcher: level.launcher, log });
+  const pythons = await openPythonEnvironments({
+    env: config.hostEnv,
+    folders: [join(dirname(dirname(bootstrap)), 'python'), join(folder, 'python')],
+    log,
+  });
+  const level = await openNodeLevel(config, { folder, bootstrap, pythons, groups, log });
+  const workerEnv = level.launcher.level === 'user' ? pythons.everyone : pythons.own;
+  const runtimes =
+    deps.runtimes ?? defaultRuntimes(config, { folder, bootstrap, api: workerApi, launcher: level.launcher, hostEnv: workerEnv, log });
   const readers = new AccountReaders({ bootstrap });
   const containers = runtimes.find((runtime) => runtime instanceof ContainerRuntime);
   const endpoints = new Map<string, KnownEndpoint>();
@@ -134,7 +142,7 @@ async function startIn(folder: string, config: AgentConfig, deps: AgentDeps, loc
   const blobs = new BlobTransfer(finder, () => session.identity);
   const cache = await ArtifactCache.open({
     ...{ folder: join(folder, 'cache'), maxBytes: config.cacheBytes, blobs, log },
-    compile: (build, signal) => compileBuild(build, { env: config.hostEnv, signal }),
+    compile: (build, signal) => compileBuild(build, { env: workerEnv, signal }),
   });
   const workFolders = await WorkFolders.open(work, log);
 
@@ -157,7 +165,8 @@ async function startIn(folder: string, config: AgentConfig, deps: AgentDeps, loc
     unreachableGateways: () => gateways.unreachable,
     gatewayUnknown: () => gatewayUrl === '',
     folder,
-    env: config.hostEnv,
+    env: workerEnv,
+    refreshPython: () => pythons.refresh(),
     lightMs: config.inventoryMs,
     fullMs: config.inventoryFullMs,
     log,
@@ -268,26 +277,30 @@ async function startIn(folder: string, config: AgentConfig, deps: AgentDeps, loc
 interface LevelDeps {
   readonly folder: string;
   readonly bootstrap: string;
+  readonly pythons: WorkerEnvironments;
   readonly groups: ControlGroups;
   readonly log: Logger;
 }
 
 /** Opens the level of isolation, and logs once what it is and what is missing. */
-async function openNodeLevel(config: AgentConfig, { folder, bootstrap, groups, log }: LevelDeps): Promise<OpenedLevel> {
-  const { hostEnv, dataDir, workerUids } = config;
+async function openNodeLevel(config: AgentConfig, { folder, bootstrap, pythons, groups, log }: LevelDeps): Promise<OpenedLevel> {
+  const { dataDir, workerUids } = config;
   const level = await openLevel({
     setting: config.isolation,
     sandbox: {
       folder,
       dataDir,
       uidRange: workerUids,
-      env: hostEnv,
+      env: pythons.own,
       sizes: { tmpBytes: config.sandboxTmpBytes, shmBytes: config.sandboxShmBytes },
       paths: config.sandboxPaths,
       spares: config.spareHosts > 0,
       network: { setting: config.workerNetwork, allowed: config.workerNetworkAllow, spares: Math.min(2, config.spareHosts) },
     },
-    user: { folder: config.workerDir, dataDir, uids: workerUids, agentFolder: folder, hostEnv, reads: [bootstrap] },
+    user: {
+      ...{ folder: config.workerDir, dataDir, uids: workerUids, agentFolder: folder },
+      ...{ hostEnv: pythons.everyone, reads: [bootstrap, ...pythons.folders] },
+    },
     groups,
     pids: config.workerPids,
     log,
@@ -304,11 +317,12 @@ interface RuntimeDeps {
   readonly bootstrap: string;
   readonly api: WorkerApi;
   readonly launcher: WorkerLauncher;
+  readonly hostEnv: Readonly<Record<string, string>>;
   readonly log: Logger;
 }
 
-function defaultRuntimes(config: AgentConfig, { folder, bootstrap, api, launcher, log }: RuntimeDeps): Runtime[] {
-  const { hostEnv, spareHosts, workerPingMs: pingMs, workerFetchMs: fetchMs } = config;
+function defaultRuntimes(config: AgentConfig, { folder, bootstrap, api, launcher, hostEnv, log }: RuntimeDeps): Runtime[] {
+  const { spareHosts, workerPingMs: pingMs, workerFetchMs: fetchMs } = config;
   const baseEnv = launcher.environmentOf({ ...hostEnv, [AGENT_MARK]: agentMark(folder) });
   const gpus = new ProcessGpuViews({ program: config.nvidiaSmi, paths: config.sandboxPaths });
   return [

@@ -2,8 +2,11 @@
 import { execFile } from 'node:child_process';
 import { promisify } from 'node:util';
 
-/** Packages that the CLI leaves out of artifacts. */
-const NAMES = ['torch', 'torchvision', 'torchaudio', 'numpy', 'triton'];
+import { preinstalledPackages } from '../../lib/base-images.ts';
+import { isErrno } from '../../lib/to-error.ts';
+import { NO_PROGRAM } from './python-environment.ts';
+
+const NAMES = preinstalledPackages;
 const TIMEOUT_MS = 20_000;
 
 export interface HostPython {
@@ -43,15 +46,20 @@ print(json.dumps({"version": sys.version.split()[0], "packages": found}))
 
 const NONE: HostPython = { version: '', packages: {} };
 
-/** `env`: the environment in which the workers' Python will run. */
+/**
+ * Returns what workers find; none where there is no Python. `env`: the environment in which the workers' Python runs.
+ * Rejects where a Python fails.
+ */
 export async function readHostPython(env: Readonly<Record<string, string>>): Promise<HostPython> {
+  let stdout: string;
   try {
-    const { stdout } = await promisify(execFile)('python3', ['-c', PROGRAM, ...NAMES], { env, timeout: TIMEOUT_MS });
-    const { version, packages } = JSON.parse(stdout) as { version: string; packages: Record<string, unknown> };
-    const texts = Object.entries(packages).filter((entry): entry is [string, string] => typeof entry[1] === 'string');
-    return { version, packages: Object.fromEntries(texts) };
-  } catch {
-    // A missing Python is a normal case.
-    return NONE;
+    // Without the packages of the agent's own user: workers have another one, or a home of their own.
+    ({ stdout } = await promisify(execFile)('python3', ['-s', '-c', PROGRAM, ...NAMES], { env, timeout: TIMEOUT_MS }));
+  } catch (error) {
+    if (isErrno(error, 'ENOENT') || (error as { code?: unknown }).code === NO_PROGRAM) return NONE;
+    throw error;
   }
+  const { version, packages } = JSON.parse(stdout) as { version: string; packages: Record<string, unknown> };
+  const texts = Object.entries(packages).filter((entry): entry is [string, string] => typeof entry[1] === 'string');
+  return { version, packages: Object.fromEntries(texts) };
 }

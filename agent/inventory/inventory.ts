@@ -64,7 +64,10 @@ export interface InventoryOptions {
   readonly gatewayUnknown?: () => boolean;
   /** A folder on the disk that is reported. */
   readonly folder: string;
+  /** That of workers. */
   readonly env: Readonly<Record<string, string>>;
+  /** Lets workers find base packages that were installed on the host since. */
+  readonly refreshPython?: () => Promise<void>;
   /** Interval of light probes, ms. */
   readonly lightMs: number;
   /** Interval of full probes, and of reading the host's hardware and Python, ms. */
@@ -235,9 +238,15 @@ export class InventoryKeeper {
     }
   }
 
+  /** Leaves what was known where Python fails now. */
   async #readPython(): Promise<void> {
-    const python = await readHostPython(this.#options.env);
-    this.#change(() => (this.#python = python));
+    try {
+      await this.#options.refreshPython?.();
+      const python = await readHostPython(this.#options.env);
+      this.#change(() => (this.#python = python));
+    } catch (error) {
+      if (!this.#closed) this.#options.log.warn({ error: messageOf(error) }, "reading the host's Python failed");
+    }
   }
 
   #change(apply: () => void): void {

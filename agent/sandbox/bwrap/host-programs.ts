@@ -4,11 +4,25 @@ import { existsSync, realpathSync } from 'node:fs';
 import { delimiter, dirname, join } from 'node:path';
 import { promisify } from 'node:util';
 
+import { z } from 'zod';
+
 import { isWithin } from './arguments.ts';
 
 const TIMEOUT_MS = 20_000;
-/** `executable` is what a script of pyenv or asdf ends up at; the prefixes hold its library, also those of an environment. */
-const FACTS = 'import json, sys; print(json.dumps([sys.executable, sys.prefix, sys.base_prefix, sys.exec_prefix]))';
+/**
+ * `executable` is what a script of pyenv or asdf ends up at; the prefixes hold its library, also those of an environment, whose packages
+ * may be links to those of another one.
+ */
+const FACTS = `
+import json, os, sys
+within = [path for path in sys.path if path.startswith(sys.prefix + os.sep) and os.path.isdir(path)]
+links = [entry.path for path in within for entry in os.scandir(path) if entry.is_symlink()]
+print(json.dumps({
+    "executable": sys.executable,
+    "prefixes": [sys.prefix, sys.base_prefix, sys.exec_prefix],
+    "linked": sorted({os.path.dirname(os.path.realpath(path)) for path in links}),
+}))`;
+const facts = z.object({ executable: z.string(), prefixes: z.array(z.string()), linked: z.array(z.string()) });
 /** Variables that name certificates. Those of the host only: a tenant names no file of it. */
 const NAMES_FILES = ['NODE_EXTRA_CA_CERTS', 'SSL_CERT_FILE', 'SSL_CERT_DIR', 'REQUESTS_CA_BUNDLE'];
 /** Present in every sandbox. */
@@ -43,11 +57,10 @@ export async function findHostPrograms(env: Readonly<Record<string, string>>, no
 async function pythonOf(env: Readonly<Record<string, string>>): Promise<string[]> {
   try {
     const { stdout } = await promisify(execFile)('python3', ['-c', FACTS], { env, timeout: TIMEOUT_MS });
-    const found: unknown = JSON.parse(stdout);
-    const paths = Array.isArray(found) ? found.filter((path): path is string => typeof path === 'string' && path.startsWith('/')) : [];
-    const [executable, ...prefixes] = paths;
+    const { executable, prefixes, linked } = facts.parse(JSON.parse(stdout));
     // A prefix of `/` or `/opt` would show far more than Python.
-    return executable === undefined ? [] : [executable, ...prefixes.filter((path) => existsSync(join(path, 'lib')) && path !== '/')];
+    const own = prefixes.filter((path) => path.startsWith('/') && existsSync(join(path, 'lib')) && path !== '/');
+    return executable.startsWith('/') ? [executable, ...own, ...linked] : [];
   } catch {
     // A host without Python is a normal case: its inventory says so.
     return [];

@@ -1,0 +1,175 @@
+/**
+ * What somebody installed on a host is no package of a worker: neither in its user's folder nor in that of its Python. Packages of
+ * the base image are, with what they require; at every level of isolation, for functions, servers, commands and what these start.
+ */
+import { execFile } from 'node:child_process';
+import { chmod, mkdir, rm, writeFile } from 'node:fs/promises';
+import { dirname, join } from 'node:path';
+import { promisify } from 'node:util';
+
+import test, { type ExecutionContext } from 'ava';
+
+import { readHostPython } from '../../agent/inventory/host-python.ts';
+import { openPythonEnvironments, type WorkerEnvironments } from '../../agent/inventory/python-environment.ts';
+import { ownFolder } from '../support/own-folder.ts';
+import { canFindProcesses } from '../support/processes.ts';
+import { Stack } from '../support/stack.ts';
+
+const run = promisify(execFile);
+const PYTHON = '/usr/bin/python3';
+const isThere = canFindProcesses && (await run(PYTHON, ['-c', 'import venv']).catch(() => undefined)) !== undefined;
+const linux = isThere ? test.serial : test.serial.skip;
+if (!isThere) console.log(`skipped: ${PYTHON} with its module venv is not here`);
+
+const MODULES = ['numpy', 'needed', 'stray', 'usersite'];
+const FOUND = { numpy: true, needed: true, stray: false, usersite: false };
+const TELLS = `import importlib.util, json, subprocess, sys
+NAMES = ${JSON.stringify(MODULES)}
+def found():
+    return {name: importlib.util.find_spec(name) is not None for name in NAMES}
+def everywhere():
+    code = "import importlib.util, json; print(json.dumps({n: importlib.util.find_spec(n) is not None for n in " + repr(NAMES) + "}))"
+    started = [json.loads(subprocess.check_output([program, "-c", code])) for program in ("python3", sys.executable)]
+    return [found()] + started
+`;
+
+interface FakeHost {
+  /** The environment of its agent. */
+  readonly env: Readonly<Record<string, string>>;
+  readonly packages: string;
+  readonly folder: string;
+}
+
+/** A Python with numpy, which requires \`needed\`, with a package that nobody requires, and with one of its user. */
+async function fakeHost(t: ExecutionContext, base = PYTHON): Promise<FakeHost> {
+  const folder = await ownFolder('capstan-host');
+  t.teardown(() => rm(folder, { recursive: true, force: true, maxRetries: 3 }));
+  // Workers of other users pass it.
+  await chmod(folder, 0o755);
+  await run(base, ['-m', 'venv', '--without-pip', join(folder, 'python')]);
+  const { stdout } = await run(join(folder, 'python/bin/python3'), ['-c', 'import sysconfig; print(sysconfig.get_path("purelib"))']);
+  const packages = stdout.trim();
+  const version = /python3\.\d+/.exec(packages)?.[0] ?? '';
+  await installed(packages, 'numpy', ['needed>=1 ; python_version > "3"', 'stray ; extra == "test"']);
+  await installed(packages, 'needed');
+  await installed(packages, 'stray');
+  await installed(join(folder, 'home/.local/lib', version, 'site-packages'), 'usersite');
+  return { env: { PATH: `${join(folder, 'python/bin')}:/usr/bin:/bin`, HOME: join(folder, 'home') }, packages, folder };
+}
+
+async function installed(packages: string, name: string, requires: readonly string[] = []): Promise<void> {
+  const info = `${name}-1.0.dist-info`;
+  const files: Readonly<Record<string, string>> = {
+    [`${name}/__init__.py`]: `NAME = "${name}"\n`,
+    [`${info}/METADATA`]: [
+      'Metadata-Version: 2.1',
+      `Name: ${name}`,
+      'Version: 1.0',
+      ...requires.map((each) => `Requires-Dist: ${each}`),
+      '',
+    ].join('\n'),
+    [`${info}/RECORD`]: `${name}/__init__.py,,\n${info}/METADATA,,\n${info}/RECORD,,\n../../../bin/${name},,\n`,
+  };
+  for (const [path, text] of Object.entries(files)) {
+    await mkdir(dirname(join(packages, path)), { recursive: true });
+    await writeFile(join(packages, path), text);
+  }
+}
+
+for (const level of ['none', 'user', 'sandbox'])
+  linux(`level ${level}: workers have the base packages of their host, and no other`, async (t) => {
+    t.timeout(180_000);
+    const host = await fakeHost(t);
+    const project = {
+      'tells.py': TELLS,
+      'main.py': `from capstan import Endpoint
+from tells import everywhere
+@Endpoint(name="job", workers=(0, 1))
+def job(): return everywhere()
+api = Endpoint(name="routes", workers=(0, 1))
+@api.get("/")
+def root(): return everywhere()
+Endpoint(name="server", command=["python3", "server.py"], load_balanced=True, workers=(0, 1))
+`,
+      'server.py': `import json, os
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from tells import everywhere
+class Handler(BaseHTTPRequestHandler):
+    def do_GET(self):
+        body = json.dumps(everywhere() if self.path == "/" else {}).encode()
+        self.send_response(200); self.send_header("content-length", str(len(body))); self.end_headers(); self.wfile.write(body)
+    def log_message(self, *_): pass
+HTTPServer(("0.0.0.0", int(os.environ["PORT"])), Handler).serve_forever()
+`,
+    };
+    // Where the level is not available, its absence is what other tests name.
+    const stack = await Stack.start({ ...host.env, CAPSTAN_ISOLATION: level, CAPSTAN_WORKER_DIR: join(host.folder, 'workers') }).catch(
+      (error: unknown) => error as Error,
+    );
+    if (stack instanceof Error) {
+      t.regex(String(stack.cause), /the level .* does not work on this host/);
+      t.log(`skipped: ${stack.message}`);
+      return;
+    }
+    try {
+      const source = join(host.folder, 'project');
+      await mkdir(source);
+      for (const [name, text] of Object.entries(project)) await writeFile(join(source, name), text);
+      const ids = await stack.deploy(source);
+      const job = await stack.call(`/v2/${ids.get('job') ?? ''}/runsync`, { method: 'POST', body: '{"input":{}}' });
+      const { output, error } = (await job.json()) as { output?: unknown; error?: string };
+      t.deepEqual(output, [FOUND, FOUND, FOUND], error ?? 'job');
+      for (const name of ['routes', 'server']) {
+        const response = await stack.call(`/lb/${ids.get(name) ?? ''}/`);
+        t.deepEqual(await response.json(), [FOUND, FOUND, FOUND], name);
+      }
+    } finally {
+      await stack.close();
+    }
+  });
+
+const silent = { warn: (): void => undefined };
+
+linux('what is installed on the host later is found once it is a base package, and what goes is gone', async (t) => {
+  const { env, packages, folder } = await fakeHost(t);
+  const environments = await openPythonEnvironments({ env, folders: ['/proc/nowhere', join(folder, 'own')], log: silent });
+  const read = async ({ own }: WorkerEnvironments): Promise<readonly string[]> => Object.keys((await readHostPython(own)).packages).sort();
+  t.deepEqual(await read(environments), ['numpy']);
+  await installed(packages, 'torch', ['stray']);
+  await environments.refresh();
+  t.deepEqual(await read(environments), ['numpy', 'torch']);
+  const imports = async (code: string): Promise<string> => (await run('python3', ['-c', code], { env: environments.own })).stdout.trim();
+  t.is(await imports('import stray; print(stray.NAME)'), 'stray', 'torch requires it');
+  await rm(join(packages, 'torch'), { recursive: true });
+  await rm(join(packages, 'torch-1.0.dist-info'), { recursive: true });
+  await environments.refresh();
+  t.deepEqual(await read(environments), ['numpy']);
+  await t.throwsAsync(imports('import stray'), { message: /No module named 'stray'/ });
+});
+
+linux('variables of the host lead no worker to its packages', async (t) => {
+  const { env, packages, folder } = await fakeHost(t, PYTHON);
+  const user = { ...env, PATH: '/usr/bin:/bin', PYTHONPATH: packages, PYTHONUSERBASE: join(folder, 'home/.local') };
+  const { own } = await openPythonEnvironments({ env: user, folders: [join(folder, 'own')], log: silent });
+  t.is(own['PYTHONNOUSERSITE'], '1');
+  const { PYTHONPATH: _, ...workers } = own;
+  await t.throwsAsync(run('python3', ['-c', 'import usersite'], { env: workers }), { message: /No module named 'usersite'/ });
+  await t.throwsAsync(run('/usr/bin/python3', ['-c', 'import usersite'], { env: workers }), { message: /No module named 'usersite'/ });
+});
+
+linux('a Python that fails is named and taken for no missing one; a launcher without one is', async (t) => {
+  const folder = await ownFolder('capstan-host');
+  t.teardown(() => rm(folder, { recursive: true, force: true }));
+  const write = async (text: string): Promise<void> => writeFile(join(folder, 'python3'), `#!/bin/sh\n${text}\n`, { mode: 0o755 });
+  const env = { PATH: folder };
+  const warnings: unknown[] = [];
+  const log = { warn: (...line: unknown[]): unknown => warnings.push(line) };
+  await write('echo broken >&2; exit 3');
+  await openPythonEnvironments({ env, folders: [join(folder, 'own')], log });
+  t.regex(JSON.stringify(warnings), /broken/);
+  await t.throwsAsync(readHostPython(env), { message: /broken/ });
+  await write('exit 127');
+  warnings.length = 0;
+  t.deepEqual((await openPythonEnvironments({ env, folders: [join(folder, 'own')], log })).own, { ...env, PYTHONNOUSERSITE: '1' });
+  t.deepEqual([await readHostPython(env), warnings], [{ version: '', packages: {} }, []]);
+});
