@@ -9,7 +9,7 @@ import { CapstanError } from '../lib/errors.ts';
 import type { S3Config } from '../proto/gen/capstan/v1/common.ts';
 import type { FunctionSpec } from '../proto/gen/capstan/v1/nodes.ts';
 import { AGENT_MARK, agentMark } from './runtimes/escaped.ts';
-import { stageBootstrap } from './runtimes/hosted/bootstrap.ts';
+import { stageBootstrap } from './runtimes/bootstrap.ts';
 import { ProcessRuntime } from './runtimes/process/process-runtime.ts';
 import type {
   HttpCall,

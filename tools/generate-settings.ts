@@ -242,7 +242,7 @@ const read = (path: string): Promise<string> => readFile(join(root, path), 'utf8
 const COPIES = [
   ['sdk/python/capstan/json_values.py', 'agent/runtimes/process/python/capstan_bootstrap/json_values.py'],
   ['sdk/python/capstan/model_types.py', 'agent/runtimes/process/python/capstan_bootstrap/model_types.py'],
-  ['sdk/typescript/json-values.ts', 'agent/runtimes/thread/host/json-values.ts'],
+  ['sdk/typescript/json-values.ts', 'agent/runtimes/thread/host/call/json-values.ts'],
   ['lib/exact-json.ts', 'sdk/typescript/exact-json.ts'],
 ] as const;
 

@@ -4,7 +4,7 @@
  * An account that has used its share of a short window is not read before the next one: its own processes wait in their
  * writes, and the bytes of others are read meanwhile.
  *
- * The limits of frames and of lines (hosted/host-frames.ts, output-limiter.ts) bound what a single read can cost: a share
+ * The limits of frames and of lines (host-frames.ts, output-limiter.ts) bound what a single read can cost: a share
  * is exceeded by one read at most.
  *
  * What has arrived of frames that are not complete is bounded by account, too: beyond the bound only one of its large frames is

@@ -5,7 +5,7 @@
 import type { ErrorCode } from '../../lib/errors.ts';
 import type { WorkerNetwork } from '../../lib/isolation.ts';
 import type { S3Config } from '../../proto/gen/capstan/v1/common.ts';
-import type { AccountReading } from './reading/account-reading.ts';
+import type { AccountReading } from './account-reading.ts';
 import type { WorkerEnd } from '../../proto/gen/capstan/v1/invoke.ts';
 import type { FunctionSpec } from '../../proto/gen/capstan/v1/nodes.ts';
 

@@ -10,7 +10,7 @@ import { join } from 'node:path';
 import type { Logger } from 'pino';
 
 import { messageOf } from '../../lib/to-error.ts';
-import { fillWorkFolder } from './hosted/work-folder.ts';
+import { fillWorkFolder } from './work-folder.ts';
 import { readStat } from './process-stat.ts';
 import { removeTree } from './remove-tree.ts';
 

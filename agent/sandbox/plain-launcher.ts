@@ -7,7 +7,7 @@ import { randomUUID } from 'node:crypto';
 import type { Socket } from 'node:net';
 import type { Readable, Stream } from 'node:stream';
 
-import { withBuild } from '../runtimes/foreign/command-line.ts';
+import { withBuild } from '../runtimes/command-line.ts';
 import { AGENT_MARK, HOST_MARK, killEscaped } from '../runtimes/escaped.ts';
 import { LEASH_FD, limited, withLeash } from '../runtimes/leash.ts';
 import { endGroup, killGroup, signalGroup } from '../runtimes/process-group.ts';

@@ -18,7 +18,7 @@ export const startFolder = (globalThis as { readonly process?: { readonly cwd?: 
 
 /**
  * Aborted when the job or request of the calling code is stopped. Set by the worker's host
- * (agent/runtimes/thread/host/stopping.ts); undefined elsewhere.
+ * (agent/runtimes/thread/host/call/stopping.ts); undefined elsewhere.
  */
 export function stopSignal(): AbortSignal | undefined {
   const known = (globalThis as { readonly [key: symbol]: unknown })[Symbol.for('capstan.stopSignal')];

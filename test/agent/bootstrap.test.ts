@@ -4,7 +4,7 @@ import { basename, dirname, join } from 'node:path';
 
 import test from 'ava';
 
-import { stageBootstrap } from '../../agent/runtimes/hosted/bootstrap.ts';
+import { stageBootstrap } from '../../agent/runtimes/bootstrap.ts';
 import { folderOf } from '../support/folder.ts';
 
 test('the bootstrap is JavaScript and Python, and any user may read it', async (t) => {

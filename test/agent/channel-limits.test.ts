@@ -7,7 +7,7 @@ import test from 'ava';
 import { KEPT_CHUNKS } from '../../agent/core/chunks.ts';
 
 import { FrameReader } from '../../agent/runtimes/frames.ts';
-import { checkHostFrame, limitsOfHost } from '../../agent/runtimes/hosted/host-frames.ts';
+import { checkHostFrame, limitsOfHost } from '../../agent/runtimes/host-frames.ts';
 import { sendMessage } from '../../agent/runtimes/hosted/message-frames.ts';
 import { FIRST_CREDITS } from '../../agent/runtimes/runtime.ts';
 import { linesOf, WorkerOutput } from '../../agent/runtimes/worker-output.ts';

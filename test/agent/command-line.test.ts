@@ -4,7 +4,7 @@ import { join } from 'node:path';
 
 import test from 'ava';
 
-import { expandedCommand, withBuild } from '../../agent/runtimes/foreign/command-line.ts';
+import { expandedCommand, withBuild } from '../../agent/runtimes/command-line.ts';
 import { folderOf } from '../support/folder.ts';
 
 test('the worker’s own variables are replaced in a command, and nothing else is', (t) => {

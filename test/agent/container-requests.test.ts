@@ -10,7 +10,7 @@ import { createRequest, type ContainerSpec } from '../../agent/runtimes/containe
 import { systemCallProfile } from '../../agent/runtimes/container/system-calls.ts';
 import { checkContainerRuntime, ContainerEngine } from '../../agent/runtimes/container/engine.ts';
 import { incarnationName } from '../../agent/runtimes/container/leftovers.ts';
-import { OutputFrames } from '../../agent/runtimes/container/output-frames.ts';
+import { OutputFrames } from '../../agent/runtimes/reading/output-frames.ts';
 import { PullProgress } from '../../agent/runtimes/container/pull-progress.ts';
 import { credentialsFor, registryOf } from '../../agent/runtimes/container/registry-credentials.ts';
 import { containerRuntime } from '../conformance/runtime/container-under-test.ts';

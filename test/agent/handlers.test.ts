@@ -3,10 +3,10 @@ import { runInThisContext } from 'node:vm';
 
 import test from 'ava';
 
-import { argumentsFor, InputError } from '../../agent/runtimes/thread/host/arguments.ts';
-import { findModule, loadHandler, pickExport } from '../../agent/runtimes/thread/host/module.ts';
-import { Aggregate, errorMessage, errorStack, toJson } from '../../agent/runtimes/thread/host/output.ts';
-import { readSignature, signatureOf, type Signature } from '../../agent/runtimes/thread/host/signature.ts';
+import { argumentsFor, InputError } from '../../agent/runtimes/thread/host/call/arguments.ts';
+import { findModule, loadHandler, pickExport } from '../../agent/runtimes/thread/host/call/module.ts';
+import { Aggregate, errorMessage, errorStack, toJson } from '../../agent/runtimes/thread/host/call/output.ts';
+import { readSignature, signatureOf, type Signature } from '../../agent/runtimes/thread/host/call/signature.ts';
 import { folderOf } from '../support/folder.ts';
 
 type Fn = (...args: unknown[]) => unknown;

@@ -6,7 +6,7 @@ import { promisify } from 'node:util';
 
 import test from 'ava';
 
-import { linkProgram } from '../../agent/runtimes/hosted/link-program.ts';
+import { linkProgram } from '../../agent/runtimes/link-program.ts';
 import { folderOf } from '../support/folder.ts';
 
 test('modules run in the order of their imports, each once, with what they export', async (t) => {

@@ -3,7 +3,7 @@ import { MessageChannel } from 'node:worker_threads';
 
 import test from 'ava';
 
-import type { PostedFrames } from '../../agent/runtimes/hosted/protocol.ts';
+import type { PostedFrames } from '../../agent/runtimes/host-protocol.ts';
 import { FramePoster, postedFrames } from '../../agent/runtimes/thread/host/http/posted-frames.ts';
 
 test('headers and bytes come out as they went in, in order; what is not handed over stays', async (t) => {

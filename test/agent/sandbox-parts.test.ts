@@ -6,7 +6,7 @@ import test, { type ExecutionContext } from 'ava';
 
 import { sandboxArguments, type SandboxPlan } from '../../agent/sandbox/bwrap/arguments.ts';
 import { deviceNodes } from '../../agent/sandbox/bwrap/devices.ts';
-import { explainFailure, missingPrograms } from '../../agent/sandbox/bwrap/requirements.ts';
+import { explainFailure, missingPrograms } from '../../agent/sandbox/host/requirements.ts';
 import { workLinks } from '../../agent/sandbox/bwrap/work-links.ts';
 import { folderOf } from '../support/folder.ts';
 

@@ -10,17 +10,6 @@ import { importsOf, sourceFiles, type Import } from './imports.ts';
 
 /** Pairs of folders that import each other, types included. */
 const PAIRS: readonly string[] = [
-  'agent/runtimes ↔ agent/runtimes/hosted',
-  'agent/runtimes ↔ agent/runtimes/reading',
-  'agent/runtimes/container ↔ agent/runtimes/reading',
-  'agent/runtimes/foreign ↔ agent/sandbox',
-  'agent/runtimes/hosted ↔ agent/runtimes/reading',
-  'agent/runtimes/hosted ↔ agent/sandbox/bwrap',
-  'agent/runtimes/thread/host ↔ agent/runtimes/thread/host/http',
-  'agent/sandbox ↔ agent/sandbox/bwrap',
-  'agent/sandbox ↔ agent/sandbox/user',
-  'agent/sandbox/bwrap ↔ agent/sandbox/network',
-  'agent/sandbox/bwrap ↔ agent/sandbox/user',
   'cli ↔ cli/api',
   'cli ↔ cli/commands',
   'cli/api ↔ cli/doctor',

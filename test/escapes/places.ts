@@ -16,7 +16,7 @@ import { promisify } from 'node:util';
 import type { ExecutionContext } from 'ava';
 
 import type { AgentConfigInput } from '../../agent/config.ts';
-import { findProgram } from '../../agent/sandbox/bwrap/requirements.ts';
+import { findProgram } from '../../agent/sandbox/host/requirements.ts';
 import { LineSplitter } from '../../agent/runtimes/lines.ts';
 import type { IsolationLevel } from '../../lib/isolation.ts';
 import { startEngine } from '../support/container/private-engine.ts';

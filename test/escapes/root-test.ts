@@ -3,7 +3,7 @@ import { rm } from 'node:fs/promises';
 
 import test, { type TestFn } from 'ava';
 
-import { findProgram } from '../../agent/sandbox/bwrap/requirements.ts';
+import { findProgram } from '../../agent/sandbox/host/requirements.ts';
 import { ownFolder } from '../support/own-folder.ts';
 import { noEngine } from '../support/container/private-engine.ts';
 import { openTestSandbox } from '../support/sandbox.ts';

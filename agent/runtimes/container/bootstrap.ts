@@ -1,6 +1,6 @@
 /**
  * The programs that run in a worker's container before the user's code: those of the staged bootstrap
- * (hosted/bootstrap.ts).
+ * (bootstrap.ts).
  */
 import { NODE_FLAGS } from '../hosted/host-program.ts';
 import type { Language } from '../process/language.ts';

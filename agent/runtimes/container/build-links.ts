@@ -8,7 +8,7 @@ import { join } from 'node:path';
 import { promisify } from 'node:util';
 
 import { moveUnsynced } from '../../../lib/durable.ts';
-import { makeReadable } from '../hosted/readable.ts';
+import { makeReadable } from '../readable.ts';
 
 const run = promisify(execFile);
 

@@ -13,7 +13,7 @@ import { ROLES, SOCKET } from './layout.ts';
 const MAX_SOCKET_PATH = 107;
 
 export interface Connections {
-  /** Frames in both directions (hosted/protocol.ts). */
+  /** Frames in both directions (host-protocol.ts). */
   readonly channel: Socket;
   /** Keys of the entered tasks. */
   readonly entry: Socket;

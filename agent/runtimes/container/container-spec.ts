@@ -4,7 +4,7 @@ import { join } from 'node:path';
 import { CapstanError } from '../../../lib/errors.ts';
 import { baseImageOf, defaultBaseImage, imageReference } from '../../../lib/base-images.ts';
 import type { WorkerNetwork } from '../../../lib/isolation.ts';
-import { makeReadable } from '../hosted/readable.ts';
+import { makeReadable } from '../readable.ts';
 import type { Language } from '../process/language.ts';
 import { PYTHON_READS_AT_START } from '../process/process-runtime.ts';
 import type { WorkerStart } from '../runtime.ts';

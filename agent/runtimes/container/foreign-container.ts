@@ -4,7 +4,7 @@ import { messageOf } from '../../../lib/to-error.ts';
 import type { LaunchedProcess, LauncherEvents } from '../foreign/launcher.ts';
 import type { Look } from '../gpu-view.ts';
 import { maySignal } from '../process-group.ts';
-import type { AccountReading } from '../reading/account-reading.ts';
+import type { AccountReading } from '../account-reading.ts';
 import { OutputStreams } from '../reading/output-streams.ts';
 import { containerEnd, outOfMemoryText } from './container-host.ts';
 import type { ContainerSpec } from './create-request.ts';

@@ -1,6 +1,6 @@
 /** Paths inside a worker's container; init/ repeats those that it needs. */
 
-/** The staged bootstrap (hosted/bootstrap.ts), read-only. */
+/** The staged bootstrap (bootstrap.ts), read-only. */
 export const BOOTSTRAP = '/capstan/bootstrap';
 /** The agent's own Node, read-only. */
 export const NODE = '/capstan/node';
@@ -17,7 +17,7 @@ export const CHANNEL = '/capstan/channel';
 export const SOCKET = 's';
 
 /**
- * A container's first process opens one connection for each descriptor of a host process (hosted/protocol.ts) and
+ * A container's first process opens one connection for each descriptor of a host process (host-protocol.ts) and
  * identifies it by one byte.
  */
 export const ROLES = { channel: 'c', entry: 'e', lifeline: 'l' } as const;

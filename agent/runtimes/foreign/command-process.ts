@@ -5,7 +5,7 @@ import { messageOf } from '../../../lib/to-error.ts';
 import type { WorkerPorts } from '../../sandbox/network/worker-networks.ts';
 import type { WorkerLauncher, WorkerProcess } from '../../sandbox/launcher.ts';
 import { exitText } from '../process-group.ts';
-import type { AccountReading } from '../reading/account-reading.ts';
+import type { AccountReading } from '../account-reading.ts';
 import { OutputStreams } from '../reading/output-streams.ts';
 import type { LaunchedProcess, Launcher, LauncherEvents } from './launcher.ts';
 

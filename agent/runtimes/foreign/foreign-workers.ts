@@ -4,7 +4,7 @@ import type { WorkerApi } from '../../worker-api/server.ts';
 import { markOf } from '../escaped.ts';
 import { workerEnv } from '../hosted/worker-env.ts';
 import type { RunningWorker, WorkerEvents, WorkerStart } from '../runtime.ts';
-import { expandedCommand } from './command-line.ts';
+import { expandedCommand } from '../command-line.ts';
 import type { Launcher } from './launcher.ts';
 import { ForeignWorker, type ForeignTimes } from './foreign-worker.ts';
 

@@ -9,7 +9,7 @@ import { setTimeout as pause } from 'node:timers/promises';
 import { isErrno } from '../../../lib/to-error.ts';
 import { HOST_MARK, WORKER_MARK } from '../escaped.ts';
 import { readStat, readStatFile, type ProcessStat } from '../process-stat.ts';
-import type { LoadSpec, ProcessScope } from './protocol.ts';
+import type { LoadSpec, ProcessScope } from '../host-protocol.ts';
 
 /** Length of a clock tick, s: 100 per second on every Linux that Node supports. */
 const TICK_S = 0.01;

@@ -1,5 +1,5 @@
 /** Receives the events of a host, however it was started. */
-import type { FromHost } from './protocol.ts';
+import type { FromHost } from '../host-protocol.ts';
 
 export interface HostListener {
   /** The handler of this task was entered. May come after the task's end, from the other channel. */

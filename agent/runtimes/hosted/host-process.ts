@@ -7,13 +7,13 @@ import type { Assignment, Vantage, WorkerExit, WorkerLauncher, WorkerPlace, Work
 import { FrameWriter } from '../frames.ts';
 import { notRun } from '../leash.ts';
 import { exitText } from '../process-group.ts';
-import type { AccountReading } from '../reading/account-reading.ts';
+import type { AccountReading } from '../account-reading.ts';
 import { WorkerStreams } from '../reading/worker-streams.ts';
 import { linesOf } from '../worker-output.ts';
 import { BufferedListener, tellEntry, type HostListener } from './host-listener.ts';
 import type { Host } from './host.ts';
 import type { HostProgram } from './host-program.ts';
-import { CHANNEL_FD, ENTRY_FD, type FromHost, type ProcessScope, type ToHost } from './protocol.ts';
+import { CHANNEL_FD, ENTRY_FD, type FromHost, type ProcessScope, type ToHost } from '../host-protocol.ts';
 
 const PROCESS_SCOPES = { none: 'marked', user: 'user', sandbox: 'own' } as const satisfies Readonly<
   Record<WorkerLauncher['level'], ProcessScope>

@@ -2,7 +2,7 @@
 import { WorkerEnd } from '../../../proto/gen/capstan/v1/invoke.ts';
 import { isIdempotent } from '../idempotent.ts';
 import { HTTP_WINDOW_BYTES, type HttpCall, type HttpEvents, type HttpRequest } from '../runtime.ts';
-import type { HttpFromHost, ToHost } from './protocol.ts';
+import type { HttpFromHost, ToHost } from '../host-protocol.ts';
 
 export interface HostRequestsDeps {
   readonly send: (frame: ToHost, body?: Uint8Array) => void;

@@ -19,7 +19,7 @@ import { HostRequests, type EndedBy } from './host-requests.ts';
 import type { Host } from './host.ts';
 import type { HostListener } from './host-listener.ts';
 import type { OutputStream } from '../output-limiter.ts';
-import type { FromHost, HttpFromHost } from './protocol.ts';
+import type { FromHost, HttpFromHost } from '../host-protocol.ts';
 import { linesOf } from '../worker-output.ts';
 import { WorkerTasks } from './worker-tasks.ts';
 

@@ -1,7 +1,7 @@
 /** What runs the handlers of one worker, as HostWorker sees it: a process of this host, or one in a container. */
-import type { AccountReading } from '../reading/account-reading.ts';
+import type { AccountReading } from '../account-reading.ts';
 import type { HostListener } from './host-listener.ts';
-import type { ProcessScope, ToHost } from './protocol.ts';
+import type { ProcessScope, ToHost } from '../host-protocol.ts';
 
 export interface Host {
   /** Process whose processor time shows whether it could have obeyed; absent where that is unknown. */

@@ -1,5 +1,5 @@
 /** The frames of a host's messages: a header, and a body of the message's text or bytes. */
-import { MAX_LOG_CHARACTERS, type FromHost, type FromThread } from './protocol.ts';
+import { MAX_LOG_CHARACTERS, type FromHost, type FromThread } from '../host-protocol.ts';
 
 const NOTHING = new Uint8Array();
 

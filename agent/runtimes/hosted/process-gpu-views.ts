@@ -4,7 +4,7 @@ import { isAbsolute } from 'node:path';
 import { isWithin } from '../../sandbox/bwrap/arguments.ts';
 import { deviceNodes } from '../../sandbox/bwrap/devices.ts';
 import type { Vantage } from '../../sandbox/launcher.ts';
-import { lookInside } from '../../sandbox/look-inside.ts';
+import { lookInside } from '../../sandbox/levels/look-inside.ts';
 import { GpuView, viewCommand } from '../gpu-view.ts';
 import type { WorkerStart } from '../runtime.ts';
 

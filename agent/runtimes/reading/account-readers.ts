@@ -1,6 +1,6 @@
 /** The readers of the accounts that have workers here, and one started ahead. */
 import { ReadingShares } from '../reading-shares.ts';
-import type { AccountReading } from './account-reading.ts';
+import type { AccountReading } from '../account-reading.ts';
 import { ReaderProcess, type ReaderStart } from './reader-process.ts';
 
 /** A reader without workers ends after this time, ms. */

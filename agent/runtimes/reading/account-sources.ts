@@ -8,7 +8,7 @@ import { ReadingShares, WINDOW_MS, type PausableSource } from '../reading-shares
 import { freeBuffer } from './free-buffer.ts';
 import type { FromReader, ToReader } from './reader-protocol.ts';
 import { WorkerReader } from './worker-reader.ts';
-import type { SourceRole } from './worker-records.ts';
+import type { SourceRole } from '../worker-records.ts';
 
 /** What an account's workers may print together: as much as four of them. */
 const ACCOUNT_OUTPUT = { burst: 4 * OUTPUT_BURST, perSecond: 4 * OUTPUT_PER_SECOND };

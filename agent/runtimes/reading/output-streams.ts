@@ -3,9 +3,9 @@ import type { Readable } from 'node:stream';
 
 import type { OutputStream } from '../output-limiter.ts';
 import { linesOf } from '../worker-output.ts';
-import type { AccountReading } from './account-reading.ts';
+import type { AccountReading } from '../account-reading.ts';
 import { WorkerStreams, type ReadOptions } from './worker-streams.ts';
-import type { SourceRole } from './worker-records.ts';
+import type { SourceRole } from '../worker-records.ts';
 
 export interface OutputListener {
   line(stream: OutputStream, text: string): void;

@@ -6,15 +6,15 @@ import type { Socket } from 'node:net';
 import { messageOf } from '../../../lib/to-error.ts';
 import { FrameReader } from '../frames.ts';
 import { afterGrace } from '../grace.ts';
-import { READER } from '../hosted/bootstrap.ts';
-import { checkHostFrame } from '../hosted/host-frames.ts';
+import { READER } from '../bootstrap.ts';
+import { checkHostFrame } from '../host-frames.ts';
 import { LEASH_FD, withLeash } from '../leash.ts';
 import { killGroup } from '../process-group.ts';
 import type { ReadingShare } from '../reading-shares.ts';
-import type { ReadListener, RemoteReading } from './account-reading.ts';
+import type { ReadListener, RemoteReading } from '../account-reading.ts';
 import { checkRecord, limitsOfReader, RECORDS_FD, type FromReader, type ToReader } from './reader-protocol.ts';
 import { RecordSource } from './record-source.ts';
-import type { SourceRole } from './worker-records.ts';
+import type { SourceRole } from '../worker-records.ts';
 
 /** Bounds its heap; frames are outside of it and have a bound of their own (assembly.ts). */
 const HEAP_MIB = 64;
@@ -29,7 +29,7 @@ const PING_MS = 2_000;
 export const STALL_MS = 10_000;
 
 export interface ReaderStart {
-  /** Folder of the staged bootstrap (hosted/bootstrap.ts). */
+  /** Folder of the staged bootstrap (bootstrap.ts). */
   readonly bootstrap: string;
   readonly stallMs?: number;
 }

@@ -4,9 +4,9 @@
  * it: bytes of tenants may have broken it.
  */
 import type { FrameLimits } from '../frames.ts';
-import { MAX_HTTP_HEADER_BYTES } from '../hosted/host-frames.ts';
+import { MAX_HTTP_HEADER_BYTES } from '../host-frames.ts';
 import { MAX_RESULT_BYTES } from '../runtime.ts';
-import type { SourceRole } from './worker-records.ts';
+import type { SourceRole } from '../worker-records.ts';
 
 /** Descriptor of the pipe, in the reader; before it are its leash (leash.ts) and the IPC channel. */
 export const RECORDS_FD = 5;

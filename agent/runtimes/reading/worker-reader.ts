@@ -3,15 +3,15 @@
  * without an account (spares, the development server), and in the reader of an account for all others.
  */
 import { messageOf } from '../../../lib/to-error.ts';
-import { OutputFrames } from '../container/output-frames.ts';
+import { OutputFrames } from './output-frames.ts';
 import { FrameReader } from '../frames.ts';
-import { checkHostFrame, limitsOfHost, MAX_KEY } from '../hosted/host-frames.ts';
-import type { FromHost } from '../hosted/protocol.ts';
+import { checkHostFrame, limitsOfHost, MAX_KEY } from '../host-frames.ts';
+import type { FromHost } from '../host-protocol.ts';
 import { LineSplitter } from '../lines.ts';
 import { LINE_COST, OUTPUT_BURST, OUTPUT_PER_SECOND, OutputLimiter } from '../output-limiter.ts';
 import type { OutputBudget } from '../output-budget.ts';
 import { WorkerOutput } from '../worker-output.ts';
-import type { SourceRole, WorkerRecords } from './worker-records.ts';
+import type { SourceRole, WorkerRecords } from '../worker-records.ts';
 
 /**
  * Of the lines that a host sends on its channel. Our hosts keep to less themselves (OutputLimiter), so that only code which

@@ -6,11 +6,11 @@ import { Socket } from 'node:net';
 import type { Readable } from 'node:stream';
 
 import { messageOf } from '../../../lib/to-error.ts';
-import type { AccountReading, ReadListener, RemoteReading } from './account-reading.ts';
+import type { AccountReading, ReadListener, RemoteReading } from '../account-reading.ts';
 import { freeBuffer } from './free-buffer.ts';
 import { isPassable, stopReading } from './unread-socket.ts';
 import { WorkerReader } from './worker-reader.ts';
-import type { SourceRole } from './worker-records.ts';
+import type { SourceRole } from '../worker-records.ts';
 
 /** A channel in the middle of a refused frame is passed later, ms. */
 const RETRY_MS = 50;

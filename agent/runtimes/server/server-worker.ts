@@ -6,7 +6,7 @@
 import { messageOf } from '../../../lib/to-error.ts';
 import { WorkerEnd } from '../../../proto/gen/capstan/v1/invoke.ts';
 import { checkAgain, checkServer, describeCheck, isHealthy, readyBy, type CheckResult, type ReadyBy } from './health-check.ts';
-import { expandedCommand } from '../foreign/command-line.ts';
+import { expandedCommand } from '../command-line.ts';
 import type { LaunchedProcess } from '../foreign/launcher.ts';
 import { workerEnv } from '../hosted/worker-env.ts';
 import type { HttpCall, HttpEvents, HttpRequest, RunningWorker, WorkerEvents, WorkerStart } from '../runtime.ts';

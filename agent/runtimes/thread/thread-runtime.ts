@@ -1,7 +1,7 @@
 /** The `thread` runtime: one host process per worker, with the user's handlers in a thread of it. */
 import type { WorkerLauncher } from '../../sandbox/launcher.ts';
 import { PlainLauncher } from '../../sandbox/plain-launcher.ts';
-import { THREAD_HOST_READS } from '../hosted/bootstrap.ts';
+import { THREAD_HOST_READS } from '../bootstrap.ts';
 import { HostPool } from '../hosted/host-pool.ts';
 import { nodeCommand } from '../hosted/host-program.ts';
 import { STOPPED_BY_HOST } from '../hosted/host-worker.ts';

@@ -12,7 +12,7 @@ import type { Readable, Writable } from 'node:stream';
 
 import { CapstanError } from '../../../lib/errors.ts';
 import { LineSplitter } from '../../runtimes/lines.ts';
-import { withoutInherited } from './descriptors.ts';
+import { withoutInherited } from '../host/descriptors.ts';
 import { quoted } from './quoted.ts';
 
 /** Builds that stay prepared. */

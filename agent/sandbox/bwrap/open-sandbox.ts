@@ -18,7 +18,7 @@ import type { WorkerUids } from '../worker-uids.ts';
 import type { SandboxSizes } from './arguments.ts';
 import { Holder, type HolderTools } from './holder.ts';
 import { findHostPrograms } from './host-programs.ts';
-import { explainFailure, findProgram, missingPrograms } from './requirements.ts';
+import { explainFailure, findProgram, missingPrograms } from '../host/requirements.ts';
 import { SandboxLauncher, type SandboxOptions } from './sandbox-launcher.ts';
 
 const TRY_MS = 20_000;

@@ -20,7 +20,7 @@ import type { WorkerLimits } from '../cgroups/worker-limits.ts';
 import type { Assignment, LaunchSpec, Vantage, WorkerExit, WorkerProcess } from '../launcher.ts';
 import { endOutputLater } from '../output-grace.ts';
 import { CLEAN_ENVIRONMENT } from '../user/clean-environment.ts';
-import { withoutInherited } from './descriptors.ts';
+import { withoutInherited } from '../host/descriptors.ts';
 import type { MemoryFiles } from './memory-files.ts';
 import { quoted } from './quoted.ts';
 

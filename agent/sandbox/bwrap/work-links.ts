@@ -1,11 +1,11 @@
 /**
  * The contents of a working folder that bubblewrap creates for a program: folders of the build as folders, files as
- * links to them, as hosts do it for functions (runtimes/hosted/work-folder.ts).
+ * links to them, as hosts do it for functions (runtimes/work-folder.ts).
  */
 import { readdirSync, type Dirent } from 'node:fs';
 import { join } from 'node:path';
 
-import { WHOLE } from '../../runtimes/hosted/work-folder.ts';
+import { WHOLE } from '../../runtimes/work-folder.ts';
 import { INSIDE, type WorkLink } from './arguments.ts';
 
 /** Bubblewrap takes 9,000 arguments, at most four for an entry. */

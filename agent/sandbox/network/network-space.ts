@@ -13,7 +13,7 @@ import { once } from 'node:events';
 
 import { CapstanError } from '../../../lib/errors.ts';
 import { isErrno } from '../../../lib/to-error.ts';
-import { withoutInherited } from '../bwrap/descriptors.ts';
+import { withoutInherited } from '../host/descriptors.ts';
 import { RESOLVER } from './firewall.ts';
 
 /** `$1`: nft, `$2`: the rules, which are no secret. */

@@ -4,8 +4,8 @@ import { createServer, type AddressInfo } from 'node:net';
 
 import type { MissingIsolation } from '../../../lib/isolation.ts';
 import { messageOf } from '../../../lib/to-error.ts';
-import { withoutInherited } from '../bwrap/descriptors.ts';
-import { findProgram } from '../bwrap/requirements.ts';
+import { withoutInherited } from '../host/descriptors.ts';
+import { findProgram } from '../host/requirements.ts';
 import type { NetworkTools } from './network-space.ts';
 import { WorkerNetworks, type WorkerNetworksOptions } from './worker-networks.ts';
 

@@ -16,7 +16,7 @@ import { promisify } from 'node:util';
 
 import { moveUnsynced } from '../../../lib/durable.ts';
 import { isErrno } from '../../../lib/to-error.ts';
-import { makeReadable } from '../../runtimes/hosted/readable.ts';
+import { makeReadable } from '../../runtimes/readable.ts';
 import { removeTree } from '../../runtimes/remove-tree.ts';
 import { show, type UidRange } from '../uid-range.ts';
 import { CLEAN_ENVIRONMENT } from './clean-environment.ts';

@@ -14,12 +14,12 @@ import type { Readable, Stream } from 'node:stream';
 import type { Logger } from 'pino';
 
 import { messageOf } from '../../../lib/to-error.ts';
-import { withBuild } from '../../runtimes/foreign/command-line.ts';
-import { fillWorkFolder } from '../../runtimes/hosted/work-folder.ts';
+import { withBuild } from '../../runtimes/command-line.ts';
+import { fillWorkFolder } from '../../runtimes/work-folder.ts';
 import { LEASH_FD, limited, withLeash } from '../../runtimes/leash.ts';
 import { endGroup, killGroup, signalGroup } from '../../runtimes/process-group.ts';
 import { removeTree } from '../../runtimes/remove-tree.ts';
-import { withoutInherited } from '../bwrap/descriptors.ts';
+import { withoutInherited } from '../host/descriptors.ts';
 import { WorkerLimits } from '../cgroups/worker-limits.ts';
 import type { ControlGroups } from '../cgroups/control-groups.ts';
 import type { Assignment, LaunchSpec, Vantage, WorkerExit, WorkerPlace, WorkerProcess } from '../launcher.ts';

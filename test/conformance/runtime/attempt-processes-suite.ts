@@ -4,7 +4,7 @@ import { randomUUID } from 'node:crypto';
 import test, { type ExecutionContext } from 'ava';
 
 import type { Runtime } from '../../../agent/runtimes/runtime.ts';
-import type { LoadSpec } from '../../../agent/runtimes/hosted/protocol.ts';
+import type { LoadSpec } from '../../../agent/runtimes/host-protocol.ts';
 import { folderOf } from '../../support/folder.ts';
 import { processesOf } from '../../support/processes.ts';
 import { until } from '../../support/until.ts';

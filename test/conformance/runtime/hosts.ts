@@ -4,7 +4,7 @@ import { join } from 'node:path';
 
 import test from 'ava';
 
-import { stageBootstrap } from '../../../agent/runtimes/hosted/bootstrap.ts';
+import { stageBootstrap } from '../../../agent/runtimes/bootstrap.ts';
 import type { Language } from '../../../agent/runtimes/process/language.ts';
 import { AccountReaders } from '../../../agent/runtimes/reading/account-readers.ts';
 import { ProcessRuntime } from '../../../agent/runtimes/process/process-runtime.ts';

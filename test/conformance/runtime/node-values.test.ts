@@ -21,7 +21,7 @@ const runtimes: readonly (readonly [name: string, make: () => Runtime])[] = [
 ];
 
 for (const [source, copy] of [
-  ['sdk/typescript/json-values.ts', 'agent/runtimes/thread/host/json-values.ts'],
+  ['sdk/typescript/json-values.ts', 'agent/runtimes/thread/host/call/json-values.ts'],
   ['lib/exact-json.ts', 'sdk/typescript/exact-json.ts'],
 ] as const) {
   test(`${copy} is generated from ${source}`, async (t) => {

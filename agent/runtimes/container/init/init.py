@@ -15,7 +15,7 @@ import select
 import signal
 import socket
 
-# As agent/runtimes/container/layout.ts and agent/runtimes/hosted/protocol.ts have them.
+# As agent/runtimes/container/layout.ts and agent/runtimes/host-protocol.ts have them.
 SOCKET = "/capstan/channel/s"
 ROLES = (b"c", b"e", b"l")
 FIRST_FD = 3

@@ -1,8 +1,8 @@
-/** Lines on the second channel (hosted/protocol.ts), which the two threads of a Node host share. */
+/** Lines on the second channel (host-protocol.ts), which the two threads of a Node host share. */
 import { writeSync } from 'node:fs';
 
 import { isErrno } from '../../../../lib/to-error.ts';
-import { ENTRY_FD } from '../../hosted/protocol.ts';
+import { ENTRY_FD } from '../../host-protocol.ts';
 
 const PAUSE_MS = 1;
 

@@ -6,7 +6,7 @@ import { Socket } from 'node:net';
 import { createInterface } from 'node:readline';
 import { workerData } from 'node:worker_threads';
 
-import { ENTRY_FD, LIFELINE_FD } from '../../hosted/protocol.ts';
+import { ENTRY_FD, LIFELINE_FD } from '../../host-protocol.ts';
 import { claim } from './claims.ts';
 import { writeEntry } from './entries.ts';
 

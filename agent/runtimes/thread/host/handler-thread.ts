@@ -5,17 +5,17 @@
  */
 import type { MessagePort } from 'node:worker_threads';
 
-import type { FromTask, HttpToHost, LoadSpec, PostedFrames, RunSpec, ToThread } from '../../hosted/protocol.ts';
+import type { FromTask, HttpToHost, LoadSpec, PostedFrames, RunSpec, ToThread } from '../../host-protocol.ts';
 import { sendMessage } from '../../hosted/message-frames.ts';
 import { HttpFunctions, type Post } from './http/functions.ts';
 import { FramePoster, postedFrames } from './http/posted-frames.ts';
-import { findOpenTelemetry } from './current-trace.ts';
+import { findOpenTelemetry } from './call/current-trace.ts';
 import { choiceOf, type Choose } from './methods.ts';
-import { loadHandler } from './module.ts';
-import { errorMessage, errorStack } from './output.ts';
+import { loadHandler } from './call/module.ts';
+import { errorMessage, errorStack } from './call/output.ts';
 import { runTask, onlyRunningJob, type TaskControl } from './task.ts';
-import { onCulprit } from './stopping.ts';
-import { captureOutput, type OutputCapture } from './thread-output.ts';
+import { onCulprit } from './call/stopping.ts';
+import { captureOutput, type OutputCapture } from './call/thread-output.ts';
 import { loadTranspilerWhenIdle } from './transpiler.ts';
 
 export type ThreadSpec =

@@ -14,12 +14,12 @@ import { FrameReader, FrameWriter } from '../../frames.ts';
 import { afterGrace } from '../../grace.ts';
 import { STOP_GRACE_MS } from '../../runtime.ts';
 import { AttemptProcesses } from '../../hosted/attempt-processes.ts';
-import { enterWorkFolder } from '../../hosted/work-folder.ts';
+import { enterWorkFolder } from '../../work-folder.ts';
 import { sendMessage } from '../../hosted/message-frames.ts';
-import { CHANNEL_FD, type LoadSpec, type ToHost, type ToThread } from '../../hosted/protocol.ts';
+import { CHANNEL_FD, type LoadSpec, type ToHost, type ToThread } from '../../host-protocol.ts';
 import type { ThreadMessage, ThreadSpec } from './handler-thread.ts';
 import { FramePoster, postedFrames } from './http/posted-frames.ts';
-import { errorMessage } from './output.ts';
+import { errorMessage } from './call/output.ts';
 
 /** More than any worker's concurrency: the agent counts slots, so piscina's limit is not needed. */
 const TASKS_AT_ONCE = 4_096;

@@ -3,9 +3,9 @@
  * worker; if it has several public methods, the input's key `method` selects one.
  */
 import type { FunctionSpec } from '../../../../proto/gen/capstan/v1/nodes.ts';
-import { InputError } from './arguments.ts';
-import type { Handler } from './module.ts';
-import { readSignature, signatureOf, type Signature } from './signature.ts';
+import { InputError } from './call/arguments.ts';
+import type { Handler } from './call/module.ts';
+import { readSignature, signatureOf, type Signature } from './call/signature.ts';
 
 export interface LoadedFunction {
   readonly handler: Handler;

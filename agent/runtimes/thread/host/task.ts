@@ -2,16 +2,16 @@
 import { writeSync } from 'node:fs';
 
 import { NumberOutOfRange, parseExact } from '../../../../lib/exact-json.ts';
-import { ENTRY_FD, type FromTask, type RunSpec } from '../../hosted/protocol.ts';
+import { ENTRY_FD, type FromTask, type RunSpec } from '../../host-protocol.ts';
 import type { WorkerS3Config } from '../../s3-config.ts';
 import { FIRST_CREDITS, MAX_PROGRESS_BYTES } from '../../runtime.ts';
-import { traceparentOf, withTrace } from './current-trace.ts';
-import { argumentsFor, firstValue, InputError } from './arguments.ts';
+import { traceparentOf, withTrace } from './call/current-trace.ts';
+import { argumentsFor, firstValue, InputError } from './call/arguments.ts';
 import type { Choose } from './methods.ts';
-import { Aggregate, chunkBytes, errorMessage, errorStack, OutputError, resultBytes, toJson } from './output.ts';
-import { withWork } from './stopping.ts';
-import { schemaProblems, Unfit } from './unfit.ts';
-import type { OutputCapture } from './thread-output.ts';
+import { Aggregate, chunkBytes, errorMessage, errorStack, OutputError, resultBytes, toJson } from './call/output.ts';
+import { withWork } from './call/stopping.ts';
+import { schemaProblems, Unfit } from './call/unfit.ts';
+import type { OutputCapture } from './call/thread-output.ts';
 
 /** Controls of the main thread over a running task. */
 export interface TaskControl {

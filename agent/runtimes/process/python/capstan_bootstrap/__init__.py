@@ -1,1 +1,1 @@
-"""A Python worker host (agent/runtimes/hosted/protocol.ts): standard library only, Python 3.8 or newer."""
+"""A Python worker host (agent/runtimes/host-protocol.ts): standard library only, Python 3.8 or newer."""

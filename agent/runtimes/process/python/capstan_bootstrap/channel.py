@@ -8,7 +8,7 @@ import socket
 import struct
 import threading
 
-# File descriptors, as in agent/runtimes/hosted/protocol.ts.
+# File descriptors, as in agent/runtimes/host-protocol.ts.
 CHANNEL_FD = 3
 ENTRY_FD = 4
 LIFELINE_FD = 5

@@ -1,4 +1,4 @@
-"""The working folder of a worker, filled from the build as described in agent/runtimes/hosted/work-folder.ts."""
+"""The working folder of a worker, filled from the build as described in agent/runtimes/work-folder.ts."""
 import os
 import re
 import sys

@@ -4,8 +4,8 @@
  */
 import { AsyncLocalStorage } from 'node:async_hooks';
 
-import { toJson } from '../output.ts';
-import type { Place } from '../unfit.ts';
+import { toJson } from '../call/output.ts';
+import type { Place } from '../call/unfit.ts';
 
 export interface Answer {
   readonly status: number;

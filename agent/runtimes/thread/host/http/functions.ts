@@ -1,16 +1,16 @@
 /** The functions of a load-balanced endpoint in their worker: each request calls the function of its route. */
 import { NumberOutOfRange, parseExact } from '../../../../../lib/exact-json.ts';
 import { AttemptProcesses } from '../../../hosted/attempt-processes.ts';
-import type { HttpFromHost, HttpToHost, LoadSpec } from '../../../hosted/protocol.ts';
+import type { HttpFromHost, HttpToHost, LoadSpec } from '../../../host-protocol.ts';
 import { HTTP_WINDOW_BYTES, STOP_GRACE_MS } from '../../../runtime.ts';
-import { firstValue } from '../arguments.ts';
-import { findOpenTelemetry, traceOfHeaders, withTrace } from '../current-trace.ts';
-import { loadHandler, type Handler } from '../module.ts';
-import { errorMessage, errorStack } from '../output.ts';
-import { signatureOf } from '../signature.ts';
-import { withWork } from '../stopping.ts';
-import { schemaProblems, Unfit } from '../unfit.ts';
-import type { OutputCapture } from '../thread-output.ts';
+import { firstValue } from '../call/arguments.ts';
+import { findOpenTelemetry, traceOfHeaders, withTrace } from '../call/current-trace.ts';
+import { loadHandler, type Handler } from '../call/module.ts';
+import { errorMessage, errorStack } from '../call/output.ts';
+import { signatureOf } from '../call/signature.ts';
+import { withWork } from '../call/stopping.ts';
+import { schemaProblems, Unfit } from '../call/unfit.ts';
+import type { OutputCapture } from '../call/thread-output.ts';
 import { answerOf, errorAnswer, type Answer } from './answer.ts';
 import { RequestBody } from './body.ts';
 import { boundedHeaders } from './bounded-headers.ts';

@@ -6,8 +6,8 @@ import { losesDigits } from '../../../../../lib/exact-json.ts';
 import { fitsParameter, typeMismatch } from '../../../../../lib/parameter-types.ts';
 import { memberType } from '../../../../../lib/schema-values.ts';
 import type { FunctionSpec } from '../../../../../proto/gen/capstan/v1/nodes.ts';
-import { checked, withContext } from '../arguments.ts';
-import type { Signature, TakenParameter } from '../signature.ts';
+import { checked, withContext } from '../call/arguments.ts';
+import type { Signature, TakenParameter } from '../call/signature.ts';
 
 /** The request does not fit the function: 400. */
 export class BadRequest extends Error {}

@@ -3,7 +3,7 @@
  * the agent's channel, short bodies are sent as text as well, and frames of one turn share a message: cloning an object
  * and a buffer for each frame costs 23 µs of processor time for a small request and its response, this format 6 to 13.
  */
-import type { PostedFrames } from '../../../hosted/protocol.ts';
+import type { PostedFrames } from '../../../host-protocol.ts';
 
 /** Longer bodies are transferred instead of copied. */
 const TEXT_BYTES = 16 * 1024;

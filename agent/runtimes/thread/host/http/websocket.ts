@@ -7,7 +7,7 @@
  */
 import { createHash } from 'node:crypto';
 
-import { toJson } from '../output.ts';
+import { toJson } from '../call/output.ts';
 import type { RequestBody } from './body.ts';
 import { closePayload, FrameError, frameOf, FrameReader, isCloseCode, OPCODES } from './websocket-frames.ts';
 

@@ -4,7 +4,7 @@
  */
 import { StringDecoder } from 'node:string_decoder';
 
-import { OutputLimiter, type OutputStream } from '../../output-limiter.ts';
+import { OutputLimiter, type OutputStream } from '../../../output-limiter.ts';
 
 export interface OutputCapture {
   /** Adds text as if it had been printed, and ends its line. */

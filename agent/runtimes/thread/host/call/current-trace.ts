@@ -6,7 +6,7 @@ import { AsyncLocalStorage } from 'node:async_hooks';
 import { createRequire } from 'node:module';
 import { join } from 'node:path';
 
-import { traceHeaders, traceOf, traceParent } from '../../../../lib/trace-context.ts';
+import { traceHeaders, traceOf, traceParent } from '../../../../../lib/trace-context.ts';
 
 /** Under this the SDK reads the current trace. */
 const SHARED = Symbol.for('capstan.trace');

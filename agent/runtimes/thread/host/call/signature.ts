@@ -4,8 +4,8 @@
  */
 import { parseExpressionAt, type Expression, type Function as FunctionNode, type Pattern } from 'acorn';
 
-import type { FunctionSpec } from '../../../../proto/gen/capstan/v1/nodes.ts';
-import { checkOf, type Check } from '../../../../lib/schema-values.ts';
+import type { FunctionSpec } from '../../../../../proto/gen/capstan/v1/nodes.ts';
+import { checkOf, type Check } from '../../../../../lib/schema-values.ts';
 import type { Handler } from './module.ts';
 
 export interface Signature {

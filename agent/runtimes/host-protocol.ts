@@ -10,8 +10,8 @@
  * handler. The agent therefore learns of the start even if the handler ends the process at once: an attempt that
  * crashes its worker is always charged and cannot be retried forever.
  */
-import type { FunctionSpec } from '../../../proto/gen/capstan/v1/nodes.ts';
-import type { WorkerS3Config } from '../s3-config.ts';
+import type { FunctionSpec } from '../../proto/gen/capstan/v1/nodes.ts';
+import type { WorkerS3Config } from './s3-config.ts';
 
 /** File descriptor of the frames, in the host. */
 export const CHANNEL_FD = 3;

@@ -2,7 +2,7 @@
  * Maps a job's input to the arguments of its function. Errors name a missing or unknown key, or a value of the wrong
  * type.
  */
-import { fitsParameter, typeMismatch } from '../../../../lib/parameter-types.ts';
+import { fitsParameter, typeMismatch } from '../../../../../lib/parameter-types.ts';
 import type { Signature, TakenParameter } from './signature.ts';
 import { Unfit } from './unfit.ts';
 

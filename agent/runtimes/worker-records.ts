@@ -1,5 +1,5 @@
 /** What is read of one worker, whoever reads it: the agent itself, or the reader of the worker's account. */
-import type { FromHost } from '../hosted/protocol.ts';
+import type { FromHost } from './host-protocol.ts';
 
 /**
  * A source of a worker's bytes: its channel, the keys of its entered tasks, how its container's host ended, its output on
@@ -12,7 +12,7 @@ export interface WorkerRecords {
   accepts?(frame: FromHost): boolean;
   /** A frame of its channel. `header`: the text of its header. */
   frame(frame: FromHost, body: Buffer, header: string): void;
-  /** A line of its second channel (hosted/protocol.ts). */
+  /** A line of its second channel (host-protocol.ts). */
   entry(line: string): void;
   /** Whole lines of its output, each with its line end. */
   lines(stream: 'stdout' | 'stderr', text: string): void;

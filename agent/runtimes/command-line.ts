@@ -2,7 +2,7 @@
 import { existsSync, lstatSync, mkdirSync, symlinkSync } from 'node:fs';
 import { delimiter, join } from 'node:path';
 
-import type { WorkerStart } from '../runtime.ts';
+import type { WorkerStart } from './runtime.ts';
 
 /** `$PORT`, `$PORT_HEALTH` and `$CAPSTAN_…`, also in braces. */
 const VARIABLE = /\$(?:(PORT(?:_HEALTH)?|CAPSTAN_[A-Z0-9_]+)(?![A-Za-z0-9_])|\{(PORT(?:_HEALTH)?|CAPSTAN_[A-Z0-9_]+)\})/g;

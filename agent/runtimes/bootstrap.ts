@@ -11,12 +11,12 @@ import { dirname, join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { promisify } from 'node:util';
 
-import { moveUnsynced } from '../../../lib/durable.ts';
-import { isErrno } from '../../../lib/to-error.ts';
+import { moveUnsynced } from '../../lib/durable.ts';
+import { isErrno } from '../../lib/to-error.ts';
 import { linkProgram } from './link-program.ts';
 import { makeReadable } from './readable.ts';
 
-const ROOT = fileURLToPath(new URL('../../../', import.meta.url));
+const ROOT = fileURLToPath(new URL('../../', import.meta.url));
 /** Where the installation keeps files that can be regenerated. */
 export const WITH_INSTALLATION = join(ROOT, 'node_modules/.cache/bootstrap');
 const STRIP = fileURLToPath(new URL('./strip-types.ts', import.meta.url));

@@ -1,5 +1,5 @@
 /** Encodes values as JSON bytes within the limits, with readable error messages. */
-import { MAX_CHUNK_BYTES, MAX_RESULT_BYTES } from '../../runtime.ts';
+import { MAX_CHUNK_BYTES, MAX_RESULT_BYTES } from '../../../runtime.ts';
 import { jsonText } from './json-values.ts';
 
 /** The handler's value is not a valid result; the message is the job's error. */

@@ -7,11 +7,11 @@
 import { spawn } from 'node:child_process';
 import type { Readable } from 'node:stream';
 
-import { MAX_LOOK, type Look } from '../runtimes/gpu-view.ts';
-import { killGroup } from '../runtimes/process-group.ts';
-import { findProgram } from './bwrap/requirements.ts';
-import type { Vantage } from './launcher.ts';
-import { CLEAN_ENVIRONMENT } from './user/clean-environment.ts';
+import { MAX_LOOK, type Look } from '../../runtimes/gpu-view.ts';
+import { killGroup } from '../../runtimes/process-group.ts';
+import { findProgram } from '../host/requirements.ts';
+import type { Vantage } from '../launcher.ts';
+import { CLEAN_ENVIRONMENT } from '../user/clean-environment.ts';
 
 /** The user `nobody`. */
 const NOBODY = 65_534;

@@ -6,9 +6,9 @@
  * Headers are short, and texts of any length are bodies: the size of a frame is judged by its kind before a byte of it is
  * parsed (limitsOfHost).
  */
-import type { FrameLimits } from '../frames.ts';
-import { HTTP_WINDOW_BYTES, MAX_CHUNK_BYTES, MAX_PROGRESS_BYTES, MAX_RESULT_BYTES } from '../runtime.ts';
-import { MAX_LOG_BYTES, type FromHost } from './protocol.ts';
+import type { FrameLimits } from './frames.ts';
+import { HTTP_WINDOW_BYTES, MAX_CHUNK_BYTES, MAX_PROGRESS_BYTES, MAX_RESULT_BYTES } from './runtime.ts';
+import { MAX_LOG_BYTES, type FromHost } from './host-protocol.ts';
 
 type Check = (value: unknown) => boolean;
 

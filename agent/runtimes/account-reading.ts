@@ -1,7 +1,7 @@
 /** How the bytes of an account's workers are read, as the runtimes see it. */
 import type { Socket } from 'node:net';
 
-import type { ReadingShare } from '../reading-shares.ts';
+import type { ReadingShare } from './reading-shares.ts';
 import type { SourceRole, WorkerRecords } from './worker-records.ts';
 
 export interface AccountReading {

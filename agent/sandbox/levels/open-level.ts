@@ -1,17 +1,17 @@
 /** Chooses how strongly this node isolates its workers: the strongest level that works, or the one that is demanded. */
 import type { Logger } from 'pino';
 
-import { CapstanError } from '../../lib/errors.ts';
-import type { MissingIsolation, NodeIsolation } from '../../lib/isolation.ts';
-import { messageOf } from '../../lib/to-error.ts';
-import { defaultNetworksOf, type DefaultNetworks } from '../engine/isolation-guard.ts';
-import { noOutbound, openSandbox, type OpenSandboxOptions } from './bwrap/open-sandbox.ts';
-import type { ControlGroups } from './cgroups/control-groups.ts';
-import type { IsolationSetting } from './isolation-setting.ts';
-import type { WorkerLauncher } from './launcher.ts';
-import { PlainLauncher } from './plain-launcher.ts';
-import { usableUidRange, type UidRange } from './uid-range.ts';
-import { openUserLevel, type UserLevel, type UserLevelOptions } from './user/open-user-level.ts';
+import { CapstanError } from '../../../lib/errors.ts';
+import type { MissingIsolation, NodeIsolation } from '../../../lib/isolation.ts';
+import { messageOf } from '../../../lib/to-error.ts';
+import { defaultNetworksOf, type DefaultNetworks } from '../../engine/isolation-guard.ts';
+import { noOutbound, openSandbox, type OpenSandboxOptions } from '../bwrap/open-sandbox.ts';
+import type { ControlGroups } from '../cgroups/control-groups.ts';
+import type { IsolationSetting } from '../isolation-setting.ts';
+import type { WorkerLauncher } from '../launcher.ts';
+import { PlainLauncher } from '../plain-launcher.ts';
+import { usableUidRange, type UidRange } from '../uid-range.ts';
+import { openUserLevel, type UserLevel, type UserLevelOptions } from '../user/open-user-level.ts';
 
 export interface OpenLevelOptions {
   readonly setting: IsolationSetting;
