@@ -46,6 +46,21 @@ test('no command of the tool writes an operation or its shapes by hand', (t) => 
   );
 });
 
+/** Operations with as many fields as there are endpoints, or devices; and the question which settings there are. */
+const COMPOSED: ReadonlySet<string> = new Set(
+  ['activity-lines.tsx', 'node-history.tsx', 'endpoint/setting-names.ts'].map((file) => `console/src/pages/${file}`),
+);
+
+test('no page of the console writes an operation or its shapes by hand', (t) => {
+  const files = globSync('console/src/**/*.{ts,tsx}', { cwd: root }).filter((file) => !file.includes('/gen/') && !COMPOSED.has(file));
+  t.deepEqual(
+    files.filter((file) =>
+      /['"`](query|mutation) ?(\([^)]*\) ?)?\{|['"`]\{ ?[a-z]\w* ?[({]|\bgraphql<\{/.test(readFileSync(join(root, file), 'utf8')),
+    ),
+    [],
+  );
+});
+
 test('types of a schema: null, lists, enums, arguments with and without defaults', (t) => {
   const types = schemaTypes(small);
   for (const line of [

@@ -7,11 +7,15 @@ import {
   isNonNullType,
   isObjectType,
   Kind,
+  NoUnusedFragmentsRule,
   parse,
   print,
+  specifiedRules,
   stripIgnoredCharacters,
   typeFromAST,
   validate,
+  visit,
+  type DefinitionNode,
   type FieldNode,
   type FragmentDefinitionNode,
   type GraphQLEnumType,
@@ -27,6 +31,9 @@ import {
 
 import { enumDeclaration, HEADER, inputs, inputType, scalarType } from './schema-types.ts';
 
+/** A fragment without an operation is for operations that a client puts together at runtime: its text is written, too. */
+const RULES = specifiedRules.filter((rule) => rule !== NoUnusedFragmentsRule);
+
 const OPERATION = `/** Text of an operation, with the types of its result and its variables. */
 export type Operation<Result, Variables> = string & { readonly _result?: Result; readonly _variables?: Variables };
 `;
@@ -34,12 +41,16 @@ export type Operation<Result, Variables> = string & { readonly _result?: Result;
 /** Returns the file of the operations and fragments in `text`. Throws if the schema does not permit one. */
 export function operationTypes(schema: GraphQLSchema, text: string): string {
   const document = parse(`${text}\n${settingsFragment(schema, text)}`);
-  const violations = validate(schema, document);
+  const violations = validate(schema, document, RULES);
   if (violations.length > 0) throw new Error(violations.map((violation) => violation.toString()).join('\n'));
   const fragments = document.definitions.filter((definition) => definition.kind === Kind.FRAGMENT_DEFINITION);
   const operations = document.definitions.filter((definition) => definition.kind === Kind.OPERATION_DEFINITION);
+  const used = new Set(document.definitions.flatMap(spreads));
   const writer = new Writer(schema, fragments);
-  const parts = [...fragments.map((fragment) => writer.fragment(fragment)), ...operations.map((operation) => writer.operation(operation))];
+  const parts = [
+    ...fragments.flatMap((fragment) => [writer.fragment(fragment), ...(used.has(fragment.name.value) ? [] : [writer.selection(fragment)])]),
+    ...operations.map((operation) => writer.operation(operation)),
+  ];
   return [HEADER + OPERATION, ...writer.named(), ...parts].join('\n');
 }
 
@@ -68,6 +79,12 @@ class Writer {
     return `export interface ${name.value} ${this.#object(type, this.#fields(selectionSet))}\n`;
   }
 
+  /** The text of a fragment's fields. */
+  selection({ name, selectionSet }: FragmentDefinitionNode): string {
+    const text = stripIgnoredCharacters(print(this.#spliced(selectionSet)));
+    return `export const ${constantOf(name.value)} = ${quoted(text.slice(1, -1))};\n`;
+  }
+
   operation(operation: OperationDefinitionNode): string {
     const name = operation.name?.value;
     const root = this.#schema.getRootType(operation.operation);
@@ -75,8 +92,7 @@ class Writer {
     const result = `export interface ${name}Result ${this.#object(root, this.#fields(operation.selectionSet))}\n`;
     const variables = `export type ${name}Variables = ${this.#variables(operation)};\n`;
     const text = stripIgnoredCharacters(print({ ...operation, selectionSet: this.#spliced(operation.selectionSet) }));
-    const constant = name.replaceAll(/(?<=[a-z0-9])(?=[A-Z])/g, '_').toUpperCase();
-    return `${result}${variables}export const ${constant} =\n  ${quoted(text)} as Operation<${name}Result, ${name}Variables>;\n`;
+    return `${result}${variables}export const ${constantOf(name)} =\n  ${quoted(text)} as Operation<${name}Result, ${name}Variables>;\n`;
   }
 
   /** Declarations of the enums and inputs that the operations name. */
@@ -151,7 +167,7 @@ class Writer {
   #value(type: GraphQLOutputType, node: FieldNode, field: string): string {
     if (isListType(type)) {
       const item = this.#output(type.ofType, node, field);
-      return `readonly ${item.endsWith(' | null') && !item.startsWith('{') ? `(${item})` : item}[]`;
+      return `readonly ${item.endsWith(' | null') || (item.includes(' ') && !item.startsWith('{')) ? `(${item})` : item}[]`;
     }
     if (isObjectType(type)) return this.#selected(type, node);
     if (isEnumType(type)) {
@@ -168,6 +184,17 @@ class Writer {
     if (only?.kind === Kind.FRAGMENT_SPREAD && others.length === 0) return only.name.value;
     return this.#object(type, this.#fields(selectionSet));
   }
+}
+
+function constantOf(name: string): string {
+  return name.replaceAll(/(?<=[a-z0-9])(?=[A-Z])/g, '_').toUpperCase();
+}
+
+/** The names of the fragments that a definition uses. */
+function spreads(definition: DefinitionNode): string[] {
+  const names: string[] = [];
+  visit(definition, { FragmentSpread: ({ name }) => void names.push(name.value) });
+  return names;
 }
 
 function quoted(text: string): string {

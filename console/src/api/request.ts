@@ -2,6 +2,7 @@
 
 import { parseExact } from '../../../lib/exact-json.ts';
 import { noteAway } from './freshness.ts';
+import type { Operation } from './graphql/gen/operations.ts';
 
 /** Time limit of a request with its response, ms: the gateway ends its own calls after 10 s. */
 const LIMIT_MS = 12_000;
@@ -114,13 +115,17 @@ function graphqlError(status: number, { message, extensions }: GraphqlFailure): 
 }
 
 /** Runs one GraphQL operation. An error of any field fails the whole. */
-export async function graphql<T>(query: string, variables: Record<string, unknown> = {}, signal?: AbortSignal): Promise<T> {
+export async function graphql<Result, Variables>(
+  query: Operation<Result, Variables>,
+  variables: Variables,
+  signal?: AbortSignal,
+): Promise<Result> {
   const response = await send('graphql', {
     method: 'POST',
     body: JSON.stringify({ query, variables }),
     signal,
   });
-  const { data, errors } = (await response.json()) as { data: T; errors?: GraphqlFailure[] };
+  const { data, errors } = (await response.json()) as { data: Result; errors?: GraphqlFailure[] };
   const first = errors?.[0];
   if (first !== undefined) throw graphqlError(200, first);
   return data;

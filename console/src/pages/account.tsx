@@ -2,6 +2,13 @@ import type { JSX } from 'preact';
 import { useState } from 'preact/hooks';
 import { Link } from 'wouter-preact';
 
+import {
+  CREATE_ENVIRONMENT,
+  DELETE_ENVIRONMENT,
+  GET_ACCOUNT,
+  type CreateEnvironmentVariables,
+  type EnvironmentRow,
+} from '../api/graphql/gen/operations.ts';
 import { useAction, useLive } from '../api/live.ts';
 import { graphql } from '../api/request.ts';
 import { useWriteRefusal } from '../api/session.ts';
@@ -15,39 +22,6 @@ interface Use {
   readonly quota: number;
 }
 
-interface Build {
-  readonly digest: string;
-  readonly environment: string;
-  readonly size: number;
-  readonly deployedAt: string;
-  readonly current: readonly string[];
-}
-
-interface Environment {
-  readonly name: string;
-  readonly createdAt: string | null;
-  readonly deployment: number;
-  readonly endpoints: readonly { readonly id: string; readonly name: string }[];
-}
-
-interface Answer {
-  readonly account: {
-    readonly id: string;
-    readonly cell: string;
-    readonly endpoints: number;
-    readonly quota: { readonly workers: number; readonly used: number };
-    readonly storage: { readonly builds: Use; readonly bodies: Use };
-    readonly isolation: { readonly least: string; readonly runtimes: readonly string[]; readonly network: string } | null;
-  };
-  readonly environments: readonly Environment[];
-  readonly builds: readonly Build[];
-}
-
-const QUERY = `{
-  account { id cell endpoints quota { workers used } storage { builds { used quota } bodies { used quota } } isolation { least runtimes network } }
-  environments { name createdAt deployment endpoints { id name } }
-  builds { digest environment size deployedAt current }
-}`;
 const DIGITS = 12;
 
 function useText({ used, quota }: Use): string {
@@ -66,7 +40,7 @@ export function AccountPage(): JSX.Element {
 }
 
 function Account(): JSX.Element {
-  const query = useLive(['account'], (signal) => graphql<Answer>(QUERY, {}, signal), 10_000);
+  const query = useLive(['account'], (signal) => graphql(GET_ACCOUNT, {}, signal), 10_000);
   return (
     <>
       <Loaded query={query}>
@@ -109,11 +83,13 @@ function Account(): JSX.Element {
   );
 }
 
-function Environments({ environments }: { environments: readonly Environment[] }): JSX.Element {
+function Environments({ environments }: { environments: readonly EnvironmentRow[] }): JSX.Element {
   const refusal = useWriteRefusal();
   const [name, setName] = useState('');
   const change = useAction(({ verb, of }: { verb: 'createEnvironment' | 'deleteEnvironment'; of: string }) =>
-    graphql(`mutation ($name: String!) { ${verb}(name: $name) { name } }`, { name: of }).then(() => setName('')),
+    graphql<unknown, CreateEnvironmentVariables>(verb === 'createEnvironment' ? CREATE_ENVIRONMENT : DELETE_ENVIRONMENT, { name: of }).then(
+      () => setName(''),
+    ),
   );
   return (
     <Section title="Environments">

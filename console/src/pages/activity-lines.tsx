@@ -1,19 +1,12 @@
 /** The last hour of endpoints as small lines: jobs and errors by minute. */
 import type { JSX } from 'preact';
 
+import { JOB_ACTIVITY, ROUTE_ACTIVITY, type JobActivity, type Kind, type RouteActivity } from '../api/graphql/gen/operations.ts';
 import { useLive } from '../api/live.ts';
 import { graphql } from '../api/request.ts';
 import { Sparkline } from '../ui/sparkline.tsx';
 
-interface Line {
-  /** The last steps that go on: they are counted, and not drawn. */
-  readonly openSteps: number;
-  readonly submitted: readonly number[];
-  readonly failed: readonly number[];
-  readonly timedOut: readonly number[];
-}
-
-export type Lines = ReadonlyMap<string, Line>;
+export type Lines = ReadonlyMap<string, JobActivity>;
 
 const HOUR_MS = 3_600_000;
 const STEP_S = 120;
@@ -28,37 +21,31 @@ const MAX = 100;
 /** An endpoint of the list. */
 export interface Listed {
   readonly id: string;
-  readonly kind: 'QUEUE' | 'LOAD_BALANCED';
-}
-
-/** Requests of load-balanced endpoints are counted by route. */
-interface OfRoute {
-  readonly requestsByStep: readonly number[];
-  readonly errorsByStep: readonly number[];
+  readonly kind: Kind;
 }
 
 function fieldOf({ kind }: Listed, place: number): string {
   return kind === 'QUEUE'
-    ? `e${place}: history(endpoint: $id${place}, from: $from, step: ${STEP_S}) { openSteps submitted failed timedOut }`
-    : `e${place}: routeFigures(endpoint: $id${place}) { requestsByStep errorsByStep }`;
+    ? `e${place}: history(endpoint: $id${place}, from: $from, step: ${STEP_S}) { ${JOB_ACTIVITY} }`
+    : `e${place}: routeFigures(endpoint: $id${place}) { ${ROUTE_ACTIVITY} }`;
 }
 
-function lineOf(found: Line | readonly OfRoute[]): Line {
+function lineOf(found: JobActivity | readonly RouteActivity[]): JobActivity {
   if ('submitted' in found) return found;
-  const total = (values: (route: OfRoute) => readonly number[]): number[] =>
+  const total = (values: (route: RouteActivity) => readonly number[]): number[] =>
     Array.from({ length: ROUTE_STEPS }, (_, step) => found.reduce((sum, route) => sum + (values(route)[step] ?? 0), 0));
   return { submitted: total((route) => route.requestsByStep), failed: total((route) => route.errorsByStep), timedOut: [], openSteps: 1 };
 }
 
 async function read(endpoints: readonly Listed[], signal: AbortSignal): Promise<Lines> {
   const from = Date.now() - HOUR_MS;
-  const lines = new Map<string, Line>();
+  const lines = new Map<string, JobActivity>();
   for (let first = 0; first < endpoints.length; first += OF_A_QUERY) {
     const some = endpoints.slice(first, first + OF_A_QUERY);
     const variables = some.map((_, i) => `$id${i}: ID!`).join(', ');
     const isNeeded = some.some(({ kind }) => kind === 'QUEUE');
     const given = Object.fromEntries(some.map(({ id }, i) => [`id${i}`, id]));
-    const found = await graphql<Record<string, Line | readonly OfRoute[]>>(
+    const found = await graphql<Record<string, JobActivity | readonly RouteActivity[]>, object>(
       `query (${isNeeded ? '$from: Float!, ' : ''}${variables}) { ${some.map(fieldOf).join(' ')} }`,
       { ...(isNeeded ? { from } : {}), ...given },
       signal,
@@ -77,7 +64,7 @@ export function useActivityLines(endpoints: readonly Listed[]): Lines | undefine
   return useLive(['activity-lines', names.join(' ')], (signal) => read(wanted, signal), POLL_MS).data;
 }
 
-export function ActivityLine({ line, noun }: { line: Line | undefined; noun: 'jobs' | 'requests' }): JSX.Element | null {
+export function ActivityLine({ line, noun }: { line: JobActivity | undefined; noun: 'jobs' | 'requests' }): JSX.Element | null {
   if (line === undefined) return null;
   const failed = line.failed.map((count, i) => count + (line.timedOut[i] ?? 0));
   const sum = (values: readonly number[]): number => values.reduce((total, value) => total + value, 0);

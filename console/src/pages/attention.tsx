@@ -2,6 +2,7 @@ import type { JSX } from 'preact';
 import { useEffect } from 'preact/hooks';
 import { Link } from 'wouter-preact';
 
+import { LIST_INCIDENTS, type Effect, type Incident, type ListIncidentsResult } from '../api/graphql/gen/operations.ts';
 import { useLive } from '../api/live.ts';
 import { graphql } from '../api/request.ts';
 import { age, time } from '../ui/format.ts';
@@ -9,37 +10,13 @@ import { CopyButton, Loaded, Section, Text } from '../ui/parts.tsx';
 import { setTitle } from '../ui/title.ts';
 import { RunbookSection } from './runbook.tsx';
 
-interface Effect {
-  readonly key: string;
-  readonly kind: string;
-  readonly severity: 'CRITICAL' | 'WARNING';
-  readonly subject: string;
-  readonly since: string | null;
-  readonly endpoint: string | null;
-  readonly node: string | null;
-  /** Begins with the subject. */
-  readonly message: string;
-}
-
-interface Incident extends Effect {
-  readonly runbook: string;
-  readonly actions: readonly { readonly label: string; readonly command: string }[];
-  readonly effects: readonly Effect[];
-}
-
-interface Answer {
-  readonly attention: { readonly omitted: number; readonly items: readonly Incident[] };
-}
-
-const FIELDS = 'key kind severity subject since endpoint node message';
-const QUERY = `{ attention { omitted items { ${FIELDS} runbook actions { label command } effects { ${FIELDS} } } } }`;
 const POLL_MS = 2_000;
 
 /** Reads the incidents, also where they are not shown: the tab's title counts them. */
-export function useIncidents(isEnabled: boolean): ReturnType<typeof useLive<Answer>> {
+export function useIncidents(isEnabled: boolean): ReturnType<typeof useLive<ListIncidentsResult>> {
   const query = useLive(
     ['incidents'],
-    (signal) => (isEnabled ? graphql<Answer>(QUERY, {}, signal) : Promise.resolve({ attention: { omitted: 0, items: [] } })),
+    (signal) => (isEnabled ? graphql(LIST_INCIDENTS, {}, signal) : Promise.resolve({ attention: { omitted: 0, items: [] } })),
     isEnabled && POLL_MS,
   );
   const { items = [], omitted = 0 } = query.data?.attention ?? {};

@@ -1,19 +1,8 @@
 /** The history of a device, as the gateway returns it. */
-import type { Values } from '../ui/plot.tsx';
+import type { DeviceHistory } from '../api/graphql/gen/operations.ts';
 import type { Device } from './devices.tsx';
 
-export interface DeviceHistory {
-  readonly step: number;
-  readonly at: readonly number[];
-  readonly utilization: Values;
-  readonly powerWatts: Values;
-  readonly memoryUsedBytes: Values;
-  readonly temperatureCelsius: Values;
-  readonly throttleReasons: readonly (readonly string[])[];
-  readonly eccCorrected: Values;
-  readonly eccUncorrected: Values;
-  readonly xid: Values;
-}
+export type { DeviceHistory };
 
 /** A device with its history. */
 export interface Recorded {

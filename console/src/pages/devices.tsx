@@ -1,3 +1,4 @@
+import type { Device, DeviceUser, NamedEndpoint } from '../api/graphql/gen/operations.ts';
 import type { ComponentChildren, JSX } from 'preact';
 import { Link } from 'wouter-preact';
 
@@ -6,35 +7,13 @@ import { Badge, Table, Text } from '../ui/parts.tsx';
 import { visible } from '../ui/plain-text.ts';
 import { WorkerLink } from './fleet-names.tsx';
 
-export interface Device {
-  /** Without the scope OPERATOR empty, but of devices that the account's own workers have. */
-  readonly uuid: string;
-  readonly model: string;
-  readonly memoryBytes: number;
-  readonly memoryUsedBytes: number | null;
-  readonly healthy: boolean;
-  readonly problem: string | null;
-  readonly temperatureCelsius: number | null;
-  readonly utilizationPercent: number | null;
-  /** The driver's latest errors. */
-  readonly xids: readonly { readonly code: number; readonly text: string; readonly at: string }[];
-}
+export type { Device };
 
 /** Who may use devices: workers, and the names of their endpoints as far as the key sees them. */
 export interface DeviceUsers {
-  readonly workers: readonly {
-    readonly id: string;
-    readonly node: string;
-    readonly endpoint: string;
-    readonly devices: readonly string[];
-    readonly state: string;
-  }[];
-  readonly endpoints: readonly { readonly id: string; readonly name: string }[];
+  readonly workers: readonly DeviceUser[];
+  readonly endpoints: readonly NamedEndpoint[];
 }
-
-export const DEVICE_FIELDS =
-  'uuid model memoryBytes memoryUsedBytes healthy problem temperatureCelsius utilizationPercent xids { code text at }';
-export const USERS_FIELDS = 'workers { id node endpoint devices state } endpoints { id name }';
 
 interface NodeOfDevices {
   readonly id: string;
@@ -49,7 +28,7 @@ export function Devices({ label, nodes, users }: { label: string; nodes: readonl
     devices.map((device, index) => ({ ...device, key: `${id} ${index}`, node: name, user: userOf(device, id) })),
   );
   function userOf({ uuid, problem }: Device, node: string): ComponentChildren {
-    if (problem !== null && problem !== '') return <Text of={problem} />;
+    if (problem !== null) return <Text of={problem} />;
     if (uuid === '') return '–';
     const found = users.workers.filter((worker) => worker.node === node && worker.devices.includes(uuid));
     if (found.length === 0) return 'free';

@@ -2,20 +2,13 @@
 import type { JSX } from 'preact';
 import { Link } from 'wouter-preact';
 
+import { LIST_NODE_NAMES, type NamedNode } from '../api/graphql/gen/operations.ts';
 import { useLive } from '../api/live.ts';
 import { graphql } from '../api/request.ts';
 import { useWholeAccount } from '../api/session.ts';
 import { Text } from '../ui/parts.tsx';
 import { visible } from '../ui/plain-text.ts';
 
-interface NamedNode {
-  readonly id: string;
-  readonly name: string;
-  /** Without the scope OPERATOR, the devices that the account's own workers have. */
-  readonly devices: readonly { readonly uuid: string; readonly model: string }[];
-}
-
-const QUERY = `{ nodes { id name devices { uuid model } } }`;
 const POLL_MS = 60_000;
 const NONE: ReadonlyMap<string, NamedNode> = new Map();
 
@@ -24,7 +17,7 @@ function useNodes(): ReadonlyMap<string, NamedNode> {
   const coversAll = useWholeAccount();
   const { data } = useLive(
     ['node-names'],
-    async (signal) => (coversAll ? byId((await graphql<{ nodes: readonly NamedNode[] }>(QUERY, {}, signal)).nodes) : NONE),
+    async (signal) => (coversAll ? byId((await graphql(LIST_NODE_NAMES, {}, signal)).nodes) : NONE),
     POLL_MS,
   );
   return data ?? NONE;

@@ -1,6 +1,7 @@
 import type { JSX } from 'preact';
 import { Link, useParams } from 'wouter-preact';
 
+import { GET_JOB, READ_JOB_LOGS } from '../api/graphql/gen/operations.ts';
 import { useAction, useLive } from '../api/live.ts';
 import { callEndpoint, graphql } from '../api/request.ts';
 import { useWholeAccount, useWriteRefusal } from '../api/session.ts';
@@ -10,17 +11,13 @@ import { visible } from '../ui/plain-text.ts';
 import { useUrlState } from '../ui/url-state.ts';
 import { errorText } from './job-error.ts';
 import { Payload } from './job-payload.tsx';
-import { ENDED, JOB_QUERY, readDeliveries, type Answer, type Job } from './job-query.ts';
+import { ENDED, readDeliveries, type Job } from './job-query.ts';
 import { Timeline } from './job-timeline.tsx';
 import { LogLines, type LogLine } from './log-lines.tsx';
 
-const LOGS = `query ($endpoint: ID!, $job: ID!) {
-  searchLogs(endpoint: $endpoint, filter: { job: $job }, limit: 200) { lines { at worker stream level text job attempt } cursor }
-}`;
-
 export function JobPage(): JSX.Element {
   const { endpoint, job: id } = useParams<{ endpoint: string; job: string }>();
-  const query = useLive(['job', endpoint, id], (signal) => graphql<Answer>(JOB_QUERY, { endpoint, id }, signal));
+  const query = useLive(['job', endpoint, id], (signal) => graphql(GET_JOB, { endpoint, id }, signal));
   const status = query.data?.job?.status;
   const hasWebhook = query.data?.job?.webhook != null && ENDED.has(status ?? '');
   const mayRead = useWriteRefusal() === undefined;
@@ -157,7 +154,7 @@ function OfAttempt({ endpoint, lines }: { endpoint: string; lines: readonly LogL
 function JobLogs({ endpoint, job, isLive }: { endpoint: string; job: string; isLive: boolean }): JSX.Element {
   const query = useLive(
     ['job-logs', endpoint, job],
-    (signal) => graphql<{ searchLogs: { lines: readonly LogLine[]; cursor: string | null } }>(LOGS, { endpoint, job }, signal),
+    (signal) => graphql(READ_JOB_LOGS, { endpoint, job }, signal),
     isLive ? undefined : false,
   );
   return (

@@ -1,6 +1,7 @@
 import type { JSX } from 'preact';
 import { useState } from 'preact/hooks';
 
+import { CREATE_KEY, LIST_KEYS, REVOKE_KEY, type KeyScope } from '../api/graphql/gen/operations.ts';
 import { useAction, useLive } from '../api/live.ts';
 import { graphql } from '../api/request.ts';
 import { useSession, useWriteRefusal } from '../api/session.ts';
@@ -8,21 +9,6 @@ import { time } from '../ui/format.ts';
 import { ActionButton, ConfirmButton, CopyButton, Failure, Loaded, Mono, Page, Section, Table, Text } from '../ui/parts.tsx';
 import { WholeAccount } from './whole-account.tsx';
 
-interface Key {
-  readonly id: string;
-  readonly name: string;
-  readonly prefix: string;
-  readonly scope: string;
-  readonly environment: string | null;
-  readonly createdAt: string | null;
-  readonly expiresAt: string | null;
-  readonly lastUsedAt: string | null;
-}
-
-const QUERY = `{ apiKeys { id name prefix scope environment createdAt expiresAt lastUsedAt } }`;
-const CREATE = `mutation ($name: String!, $scope: KeyScope!, $environment: String, $expiresInS: Int) {
-  createApiKey(name: $name, scope: $scope, environment: $environment, expiresInS: $expiresInS) { plaintext key { id } }
-}`;
 const DAY_S = 86_400;
 
 export function KeysPage(): JSX.Element {
@@ -37,8 +23,8 @@ export function KeysPage(): JSX.Element {
 
 function Keys(): JSX.Element {
   const refusal = useWriteRefusal();
-  const query = useLive(['keys'], (signal) => graphql<{ apiKeys: readonly Key[] }>(QUERY, {}, signal), 10_000);
-  const revoke = useAction((id: string) => graphql('mutation ($id: ID!) { revokeApiKey(id: $id) { id } }', { id }));
+  const query = useLive(['keys'], (signal) => graphql(LIST_KEYS, {}, signal), 10_000);
+  const revoke = useAction((id: string) => graphql(REVOKE_KEY, { id }));
   return (
     <>
       <CreateKey />
@@ -85,11 +71,11 @@ function CreateKey(): JSX.Element {
   const refusal = useWriteRefusal();
   const { isOperator } = useSession();
   const [name, setName] = useState('');
-  const [scope, setScope] = useState('ALL');
+  const [scope, setScope] = useState<KeyScope>('ALL');
   const [environment, setEnvironment] = useState('default');
   const [days, setDays] = useState('');
   const create = useAction(() =>
-    graphql<{ createApiKey: { plaintext: string } }>(CREATE, {
+    graphql(CREATE_KEY, {
       name,
       scope,
       ...(scope === 'ENVIRONMENT' ? { environment } : {}),
@@ -106,7 +92,7 @@ function CreateKey(): JSX.Element {
         </div>
         <div>
           <label for="key-scope">Scope</label>
-          <select id="key-scope" value={scope} onChange={(event) => setScope(event.currentTarget.value)}>
+          <select id="key-scope" value={scope} onChange={(event) => setScope(event.currentTarget.value as KeyScope)}>
             {['ALL', 'READ_ONLY', 'ENVIRONMENT', ...(isOperator ? ['OPERATOR'] : [])].map((each) => (
               <option key={each}>{each}</option>
             ))}

@@ -1,24 +1,10 @@
 /** Reads log lines and then waits for more at the gateway, for as long as the page is visible. */
+import { SEARCH_LOGS, type LogFilter, type LogPage, type SearchLogsVariables } from '../api/graphql/gen/operations.ts';
 import { ApiError, graphql } from '../api/request.ts';
 import { runWaiting } from '../api/waiting.ts';
 import type { LogLine } from './log-lines.tsx';
 
-export interface LogPage {
-  readonly lines: readonly LogLine[];
-  readonly incomplete: boolean;
-  readonly missingNodes: readonly string[];
-  readonly unfilteredNodes: readonly string[];
-  /** Cursor behind the last line. */
-  readonly end: string;
-}
-
-export type LogFilter = Readonly<Record<string, string | number | boolean>>;
-
-const QUERY = `query ($endpoint: ID!, $filter: LogFilter, $limit: Int, $cursor: String, $waitMs: Int) {
-  searchLogs(endpoint: $endpoint, filter: $filter, limit: $limit, cursor: $cursor, waitMs: $waitMs) {
-    lines { at worker stream level text job } incomplete missingNodes unfilteredNodes end
-  }
-}`;
+export type { LogFilter, LogPage };
 
 /** Lines of the first page. */
 const FIRST_LINES = 300;
@@ -33,8 +19,13 @@ const POLL_MS = 3_000;
 /** A wait that ended before this was none: nobody holds the search, ms. */
 const SHORTEST_WAIT_MS = 1_000;
 
-async function read(endpoint: string, filter: LogFilter, more: Record<string, unknown>, signal: AbortSignal): Promise<LogPage> {
-  return (await graphql<{ searchLogs: LogPage }>(QUERY, { endpoint, filter, ...more }, signal)).searchLogs;
+async function read(
+  endpoint: string,
+  filter: LogFilter,
+  more: Omit<SearchLogsVariables, 'endpoint' | 'filter'>,
+  signal: AbortSignal,
+): Promise<LogPage> {
+  return (await graphql(SEARCH_LOGS, { endpoint, filter, ...more }, signal)).searchLogs;
 }
 
 const CONTEXT_LINES = 100;

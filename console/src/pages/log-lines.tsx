@@ -1,3 +1,4 @@
+import type { LogLine as Line } from '../api/graphql/gen/operations.ts';
 import type { JSX } from 'preact';
 import { useLayoutEffect, useRef, useState } from 'preact/hooks';
 import { Link } from 'wouter-preact';
@@ -5,16 +6,8 @@ import { Link } from 'wouter-preact';
 import { clock, time } from '../ui/format.ts';
 import { Text } from '../ui/parts.tsx';
 
-export interface LogLine {
-  readonly at: string;
-  readonly worker: string;
-  readonly stream: string;
-  readonly level: string | null;
-  readonly text: string;
-  readonly job: string | null;
-  /** Number of the job's attempt, from 1; read for a job's own log. */
-  readonly attempt?: number | null;
-}
+/** `attempt` is read for a job's own log. */
+export type LogLine = Line & { readonly attempt?: number | null };
 
 const BAD_LEVELS = new Set(['error', 'fatal']);
 /** Distance from the end at which a reader is still at the end, px. */

@@ -1,5 +1,6 @@
 import type { JSX } from 'preact';
 
+import { DEVICE_HISTORY } from '../api/graphql/gen/operations.ts';
 import { useLive } from '../api/live.ts';
 import { graphql } from '../api/request.ts';
 import { bytes, duration } from '../ui/format.ts';
@@ -11,7 +12,6 @@ import { DeviceEvents } from './device-events.tsx';
 import type { DeviceHistory, Recorded } from './device-history.ts';
 import type { Device } from './devices.tsx';
 
-const FIELDS = 'step at utilization powerWatts memoryUsedBytes temperatureCelsius throttleReasons eccCorrected eccUncorrected xid';
 const POLL_MS = 60_000;
 /** GPUs whose curves are told apart in one plot: as many colours there are. */
 const MAX_TOGETHER = 8;
@@ -25,8 +25,10 @@ interface NodeOfDevices {
 
 async function read(node: string, devices: readonly Device[], range: TimeRange, signal: AbortSignal): Promise<readonly DeviceHistory[]> {
   const variables = devices.map((_, i) => `$d${i}: ID!`).join(', ');
-  const fields = devices.map((_, i) => `d${i}: deviceHistory(node: $node, device: $d${i}, from: $from, to: $to) { ${FIELDS} }`).join(' ');
-  const found = await graphql<Record<string, DeviceHistory>>(
+  const fields = devices
+    .map((_, i) => `d${i}: deviceHistory(node: $node, device: $d${i}, from: $from, to: $to) { ${DEVICE_HISTORY} }`)
+    .join(' ');
+  const found = await graphql<Record<string, DeviceHistory>, object>(
     `query ($node: ID!, $from: Float!, $to: Float, ${variables}) { ${fields} }`,
     { node, ...boundsOf(range), ...Object.fromEntries(devices.map(({ uuid }, i) => [`d${i}`, uuid])) },
     signal,

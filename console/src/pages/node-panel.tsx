@@ -1,50 +1,27 @@
 import type { JSX } from 'preact';
 import { Link } from 'wouter-preact';
 
+import { DRAIN_NODE, REMOVE_NODE, RESUME_NODE, type NodeData } from '../api/graphql/gen/operations.ts';
 import { useAction } from '../api/live.ts';
 import { graphql } from '../api/request.ts';
 import { useOperatorRefusal } from '../api/session.ts';
 import { bytes, percent } from '../ui/format.ts';
 import { Badge, ConfirmButton, Facts, Failure, Section, SinceTime, Table, Text } from '../ui/parts.tsx';
 import { visible } from '../ui/plain-text.ts';
-import { DEVICE_FIELDS, Devices, type Device, type DeviceUsers } from './devices.tsx';
+import { Devices, type DeviceUsers } from './devices.tsx';
 import { DeviceLinks, WorkerLink } from './fleet-names.tsx';
 
-export interface Node {
-  readonly id: string;
-  readonly name: string;
-  readonly connected: boolean;
-  readonly lastSeenAt: string | null;
-  readonly draining: boolean;
-  readonly workers: number;
-  readonly jobs: number;
-  readonly cpus: number | null;
-  readonly cpuPercent: number | null;
-  readonly memoryBytes: number | null;
-  readonly memoryAvailableBytes: number | null;
-  readonly diskAvailableBytes: number | null;
-  readonly agentVersion: string | null;
-  readonly deviceProblem: string | null;
-  readonly devices: readonly Device[];
-  readonly isolation: {
-    readonly processes: string;
-    readonly containers: string | null;
-    readonly processNetworks: readonly string[];
-    readonly missing: readonly { readonly without: string; readonly reason: string; readonly remedy: string }[];
-  } | null;
-}
+export type { NodeData };
 
-export const NODE_FIELDS = `
-  id name connected lastSeenAt draining workers jobs cpus cpuPercent memoryBytes memoryAvailableBytes diskAvailableBytes agentVersion
-  deviceProblem devices { ${DEVICE_FIELDS} } isolation { processes containers processNetworks missing { without reason remedy } }`;
-
-export function stateOf({ connected, draining }: Pick<Node, 'connected' | 'draining'>): string {
+export function stateOf({ connected, draining }: Pick<NodeData, 'connected' | 'draining'>): string {
   if (!connected) return 'disconnected';
   return draining ? 'draining' : 'connected';
 }
 
+const CHANGES = { drainNode: DRAIN_NODE, resumeNode: RESUME_NODE, removeNode: REMOVE_NODE };
+
 interface NodePanelProps {
-  readonly node: Node;
+  readonly node: NodeData;
   readonly users: DeviceUsers;
   /** Its title leads to the node's own page. */
   readonly hasLink?: boolean;
@@ -54,7 +31,7 @@ interface NodePanelProps {
 export function NodePanel({ node, users, hasLink = false }: NodePanelProps): JSX.Element {
   const refusal = useOperatorRefusal();
   const change = useAction((verb: 'drainNode' | 'resumeNode' | 'removeNode') =>
-    graphql(`mutation ($id: ID!) { ${verb}(id: $id)${verb === 'removeNode' ? '' : ' { id }'} }`, { id: node.id }),
+    graphql<unknown, { readonly id: string }>(CHANGES[verb], { id: node.id }),
   );
   return (
     <Section title={hasLink ? <Link href={`/nodes/${encodeURIComponent(node.id)}`}>{visible(node.name)}</Link> : 'State'}>
@@ -131,18 +108,18 @@ export function NodePanel({ node, users, hasLink = false }: NodePanelProps): JSX
   );
 }
 
-function processors({ cpus, cpuPercent }: Node): string {
+function processors({ cpus, cpuPercent }: NodeData): string {
   if (cpus === null) return '–';
   return cpuPercent === null ? String(cpus) : `${cpus}, ${Math.round(cpuPercent)} % busy`;
 }
 
-function memory({ memoryBytes: all, memoryAvailableBytes: free }: Node): string {
+function memory({ memoryBytes: all, memoryAvailableBytes: free }: NodeData): string {
   if (all === null) return '–';
   return free === null ? bytes(all) : `${bytes(all - free)} of ${bytes(all)} (${percent(all - free, all)})`;
 }
 
 /** The workers of a node that the key may see, with links to their endpoints. */
-function Workers({ node, users }: { node: Node; users: DeviceUsers }): JSX.Element {
+function Workers({ node, users }: { node: NodeData; users: DeviceUsers }): JSX.Element {
   const names = new Map(users.endpoints.map(({ id, name }) => [id, name]));
   return (
     <Table
@@ -165,7 +142,7 @@ function Workers({ node, users }: { node: Node; users: DeviceUsers }): JSX.Eleme
   );
 }
 
-function isolationText({ isolation }: Node): string {
+function isolationText({ isolation }: NodeData): string {
   if (isolation === null) return 'not reported';
   const { processes, containers, processNetworks } = isolation;
   const network = processNetworks.includes('outbound') ? '' : ', host network';

@@ -2,16 +2,15 @@
 import type { JSX } from 'preact';
 import { Link, useParams } from 'wouter-preact';
 
+import { GET_NODE } from '../api/graphql/gen/operations.ts';
 import { useLive } from '../api/live.ts';
 import { graphql } from '../api/request.ts';
 import { useOperatorRefusal } from '../api/session.ts';
 import { Loaded, Page } from '../ui/parts.tsx';
-import { USERS_FIELDS, type DeviceUsers } from './devices.tsx';
 import { NodeHistory } from './node-history.tsx';
-import { NODE_FIELDS, NodePanel, type Node } from './node-panel.tsx';
+import { NodePanel } from './node-panel.tsx';
 import { WholeAccount } from './whole-account.tsx';
 
-const QUERY = `query ($id: ID!) { node(id: $id) { ${NODE_FIELDS} } ${USERS_FIELDS} }`;
 /** No stream announces what nodes report, ms. */
 const POLL_MS = 15_000;
 
@@ -26,7 +25,7 @@ export function NodePage(): JSX.Element {
 
 function WholeNode({ id }: { id: string }): JSX.Element {
   const seesHistory = useOperatorRefusal() === undefined;
-  const query = useLive(['node', id], (signal) => graphql<{ node: Node | null } & DeviceUsers>(QUERY, { id }, signal), POLL_MS);
+  const query = useLive(['node', id], (signal) => graphql(GET_NODE, { id }, signal), POLL_MS);
   return (
     <Page title={query.data?.node?.name ?? 'Node'}>
       <p>

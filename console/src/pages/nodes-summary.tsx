@@ -1,35 +1,15 @@
 import type { JSX } from 'preact';
 import { Link } from 'wouter-preact';
 
+import { SUMMARIZE_NODES } from '../api/graphql/gen/operations.ts';
 import { useLive } from '../api/live.ts';
 import { graphql } from '../api/request.ts';
 import { percent } from '../ui/format.ts';
 import { Badge, Loaded, Section, Table } from '../ui/parts.tsx';
 import { visible } from '../ui/plain-text.ts';
-import { DEVICE_FIELDS, Devices, type Device, type DeviceUsers } from './devices.tsx';
+import { Devices, type DeviceUsers } from './devices.tsx';
 import { stateOf } from './node-panel.tsx';
 
-interface Node {
-  readonly id: string;
-  readonly name: string;
-  readonly connected: boolean;
-  readonly draining: boolean;
-  readonly workers: number;
-  readonly jobs: number;
-  readonly cpuPercent: number | null;
-  readonly memoryBytes: number | null;
-  readonly memoryAvailableBytes: number | null;
-  readonly devices: readonly Device[];
-}
-
-interface Answer extends Pick<DeviceUsers, 'workers'> {
-  readonly nodes: readonly Node[];
-}
-
-const QUERY = `{
-  nodes(limit: 100) { id name connected draining workers jobs cpuPercent memoryBytes memoryAvailableBytes devices { ${DEVICE_FIELDS} } }
-  workers { id node endpoint devices state }
-}`;
 const MAX = 100;
 
 /** How often figures of nodes are read again, ms: no stream announces them. */
@@ -37,7 +17,7 @@ const POLL_MS = 60_000;
 
 /** The nodes and their GPUs, in two tables. */
 export function NodesSummary({ endpoints }: Pick<DeviceUsers, 'endpoints'>): JSX.Element {
-  const query = useLive(['nodes-summary'], (signal) => graphql<Answer>(QUERY, {}, signal), POLL_MS);
+  const query = useLive(['nodes-summary'], (signal) => graphql(SUMMARIZE_NODES, {}, signal), POLL_MS);
   return (
     <Section title="Nodes">
       <Loaded query={query}>

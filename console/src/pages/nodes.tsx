@@ -1,13 +1,11 @@
 import type { JSX } from 'preact';
 
+import { LIST_NODES } from '../api/graphql/gen/operations.ts';
 import { useLive } from '../api/live.ts';
 import { graphql } from '../api/request.ts';
 import { Loaded, Page } from '../ui/parts.tsx';
-import { USERS_FIELDS, type DeviceUsers } from './devices.tsx';
-import { NODE_FIELDS, NodePanel, type Node } from './node-panel.tsx';
+import { NodePanel } from './node-panel.tsx';
 import { WholeAccount } from './whole-account.tsx';
-
-const QUERY = `{ nodes { ${NODE_FIELDS} } ${USERS_FIELDS} }`;
 
 export function NodesPage(): JSX.Element {
   return (
@@ -20,7 +18,7 @@ export function NodesPage(): JSX.Element {
 }
 
 function Nodes(): JSX.Element {
-  const query = useLive(['nodes'], (signal) => graphql<{ nodes: readonly Node[] } & DeviceUsers>(QUERY, {}, signal), 15_000);
+  const query = useLive(['nodes'], (signal) => graphql(LIST_NODES, {}, signal), 15_000);
   return (
     <>
       <Loaded query={query}>

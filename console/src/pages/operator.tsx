@@ -1,41 +1,23 @@
 import type { JSX } from 'preact';
 import { useState } from 'preact/hooks';
 
+import {
+  CREATE_ACCOUNT,
+  CREATE_JOIN_TOKEN,
+  DELETE_ACCOUNT,
+  GET_SERVICE,
+  LIST_SCHEDULERS,
+  REVOKE_JOIN_TOKEN,
+  type AccountRow,
+  type JoinTokenRow,
+  type ListSchedulersResult,
+} from '../api/graphql/gen/operations.ts';
 import { useAction, useLive } from '../api/live.ts';
 import { graphql } from '../api/request.ts';
 import { useOperatorRefusal } from '../api/session.ts';
 import { bytes, time } from '../ui/format.ts';
 import { ActionButton, ConfirmButton, CopyButton, Failure, Loaded, Mono, Page, Section, Table, Text } from '../ui/parts.tsx';
 
-interface Account {
-  readonly id: string;
-  readonly cell: string;
-  readonly createdAt: string | null;
-  readonly endpoints: number;
-  readonly quota: { readonly workers: number; readonly used: number };
-  readonly storage: { readonly builds: { readonly used: number }; readonly bodies: { readonly used: number } };
-  readonly isolation: { readonly least: string } | null;
-}
-
-interface JoinToken {
-  readonly id: string;
-  readonly name: string;
-  readonly cell: string;
-  readonly createdAt: string | null;
-  readonly expiresAt: string | null;
-  readonly maxUses: number | null;
-  readonly uses: number;
-}
-
-interface Answer {
-  readonly accounts: readonly Account[];
-  readonly joinTokens: readonly JoinToken[];
-}
-
-const QUERY = `{
-  accounts { id cell createdAt endpoints quota { workers used } storage { builds { used } bodies { used } } isolation { least } }
-  joinTokens { id name cell createdAt expiresAt maxUses uses }
-}`;
 const HOUR_S = 3_600;
 
 /** Accounts and join tokens, for keys with the scope OPERATOR. */
@@ -45,7 +27,7 @@ export function ServicePage(): JSX.Element {
 }
 
 function Service(): JSX.Element {
-  const query = useLive(['service'], (signal) => graphql<Answer>(QUERY, {}, signal), 10_000);
+  const query = useLive(['service'], (signal) => graphql(GET_SERVICE, {}, signal), 10_000);
   return (
     <Loaded query={query}>
       {({ accounts, joinTokens }) => (
@@ -58,12 +40,10 @@ function Service(): JSX.Element {
   );
 }
 
-function Accounts({ accounts }: { accounts: readonly Account[] }): JSX.Element {
+function Accounts({ accounts }: { accounts: readonly AccountRow[] }): JSX.Element {
   const [id, setId] = useState('');
-  const create = useAction(() =>
-    graphql<{ createAccount: { keyText: string } }>('mutation ($id: ID!) { createAccount(id: $id) { keyText } }', { id }),
-  );
-  const remove = useAction((account: string) => graphql('mutation ($id: ID!) { deleteAccount(id: $id) { id } }', { id: account }));
+  const create = useAction(() => graphql(CREATE_ACCOUNT, { id }));
+  const remove = useAction((account: string) => graphql(DELETE_ACCOUNT, { id: account }));
   const text = create.data?.createAccount.keyText;
   return (
     <Section title="Accounts">
@@ -134,35 +114,27 @@ function Secret({ title, text, onDone }: { title: string; text: string; onDone: 
   );
 }
 
-interface Schedulers {
-  readonly cluster: { readonly schedulers: readonly { readonly cell: string; readonly role: string; readonly address: string }[] };
-}
-
-const SCHEDULERS = '{ cluster { schedulers { cell role address } } }';
 /** Other hosts cannot reach such an address. */
 const LOOPBACK = /^(localhost|127\.|\[?::1)/;
 
 /** The command for a host that joins a cell; the address is left to the reader where the scheduler is reached from its own host only. */
-function joinCommand(token: string, cell: string, known: Schedulers | undefined): string {
+function joinCommand(token: string, cell: string, known: ListSchedulersResult | undefined): string {
   const owner = known?.cluster.schedulers.find((each) => each.cell === cell && each.role === 'OWNER')?.address ?? '';
   const address = owner === '' || LOOPBACK.test(owner) ? '<scheduler>:7070' : owner;
   return `CAPSTAN_SCHEDULER=${address} CAPSTAN_JOIN_TOKEN=${token} capstan agent`;
 }
 
-function JoinTokens({ tokens }: { tokens: readonly JoinToken[] }): JSX.Element {
-  const schedulers = useLive(['schedulers'], (signal) => graphql<Schedulers>(SCHEDULERS, {}, signal), false);
+function JoinTokens({ tokens }: { tokens: readonly JoinTokenRow[] }): JSX.Element {
+  const schedulers = useLive(['schedulers'], (signal) => graphql(LIST_SCHEDULERS, {}, signal), false);
   const [name, setName] = useState('');
   const [hours, setHours] = useState('24');
   const create = useAction(() =>
-    graphql<{ createJoinToken: { plaintext: string; token: { cell: string } } }>(
-      'mutation ($name: String, $expiresInS: Int, $never: Boolean) { createJoinToken(name: $name, expiresInS: $expiresInS, neverExpires: $never) { plaintext token { cell } } }',
-      {
-        name,
-        ...(hours === '' ? { never: true } : { expiresInS: Math.round(Number(hours) * HOUR_S) }),
-      },
-    ),
+    graphql(CREATE_JOIN_TOKEN, {
+      name,
+      ...(hours === '' ? { never: true } : { expiresInS: Math.round(Number(hours) * HOUR_S) }),
+    }),
   );
-  const revoke = useAction((id: string) => graphql('mutation ($id: ID!) { revokeJoinToken(id: $id) { id } }', { id }));
+  const revoke = useAction((id: string) => graphql(REVOKE_JOIN_TOKEN, { id }));
   const made = create.data?.createJoinToken;
   return (
     <Section title="Join tokens">

@@ -1,6 +1,7 @@
 import type { JSX } from 'preact';
 import { Link } from 'wouter-preact';
 
+import { LIST_ENDPOINTS, type EndpointRow } from '../api/graphql/gen/operations.ts';
 import { useLive } from '../api/live.ts';
 import { graphql } from '../api/request.ts';
 import { useWholeAccount } from '../api/session.ts';
@@ -11,19 +12,8 @@ import { ActivityLine, useActivityLines } from './activity-lines.tsx';
 import { NeedsAttention } from './attention.tsx';
 import { NodesSummary } from './nodes-summary.tsx';
 
-interface Row {
-  readonly id: string;
-  readonly name: string;
-  readonly kind: 'QUEUE' | 'LOAD_BALANCED';
-  readonly environment: string;
-  readonly workers: { readonly total: number; readonly max: number };
-  readonly queue: { readonly inQueue: number; readonly inProgress: number; readonly reason: string | null; readonly detail: string | null };
-}
-
-const QUERY = `{ endpoints { id name kind environment workers { total max } queue { inQueue inProgress reason detail } } }`;
-
 /** A word for what the endpoint does now; the reason of waiting jobs comes first. */
-function stateOf({ workers, queue }: Row): string {
+function stateOf({ workers, queue }: EndpointRow): string {
   if (queue.reason !== null) return queue.reason;
   if (workers.max === 0) return 'PAUSED';
   if (queue.inProgress > 0) return 'RUNNING';
@@ -34,7 +24,7 @@ function stateOf({ workers, queue }: Row): string {
 export function OverviewPage(): JSX.Element {
   const coversAll = useWholeAccount();
   const [{ filter: text }, change] = useUrlState({ filter: '' });
-  const query = useLive(['endpoints'], (signal) => graphql<{ endpoints: readonly Row[] }>(QUERY, {}, signal));
+  const query = useLive(['endpoints'], (signal) => graphql(LIST_ENDPOINTS, {}, signal));
   const lines = useActivityLines(query.data?.endpoints ?? []);
   return (
     <Page title="Overview">

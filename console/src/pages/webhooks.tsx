@@ -1,25 +1,12 @@
 import type { JSX } from 'preact';
 
+import { LIST_WEBHOOKS, REDELIVER_WEBHOOK } from '../api/graphql/gen/operations.ts';
 import { useAction, useLive } from '../api/live.ts';
 import { graphql } from '../api/request.ts';
 import { useWriteRefusal } from '../api/session.ts';
 import { time } from '../ui/format.ts';
 import { ActionButton, Badge, Failure, Loaded, Mono, Page, Table, Text } from '../ui/parts.tsx';
 import { usePages } from '../ui/url-state.ts';
-
-interface Webhook {
-  readonly id: string;
-  readonly endpoint: string;
-  readonly url: string;
-  readonly state: string;
-  readonly tries: number;
-  readonly dueAt: string | null;
-  readonly error: string | null;
-}
-
-const QUERY = `query ($after: ID) {
-  webhooks(after: $after, limit: 50, newestFirst: true) { webhooks { id endpoint url state tries dueAt error } next }
-}`;
 
 /** Deliveries that have not succeeded. Keys that may not change anything may not read them either. */
 export function WebhooksPage(): JSX.Element {
@@ -33,12 +20,8 @@ export function WebhooksPage(): JSX.Element {
 
 function Deliveries(): JSX.Element {
   const { after, newer, older } = usePages();
-  const query = useLive(
-    ['webhooks', after],
-    (signal) => graphql<{ webhooks: { webhooks: readonly Webhook[]; next: string | null } }>(QUERY, { after }, signal),
-    after === null ? undefined : false,
-  );
-  const redeliver = useAction((id: string) => graphql('mutation ($id: ID!) { redeliverWebhook(id: $id) }', { id }));
+  const query = useLive(['webhooks', after], (signal) => graphql(LIST_WEBHOOKS, { after }, signal), after === null ? undefined : false);
+  const redeliver = useAction((id: string) => graphql(REDELIVER_WEBHOOK, { id }));
   return (
     <>
       <p class="muted">Deliveries that are still tried, or were given up within the last 24 hours. Delivered ones are not listed.</p>

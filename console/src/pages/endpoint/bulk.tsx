@@ -1,52 +1,28 @@
 import type { JSX } from 'preact';
 import { useState } from 'preact/hooks';
 
+import {
+  COUNT_JOBS,
+  LIST_BULK_OPERATIONS,
+  START_BULK_OPERATION,
+  STOP_BULK_OPERATION,
+  type BulkAction as Action,
+  type JobCount,
+  type JobFilter,
+  type JobStatus,
+} from '../../api/graphql/gen/operations.ts';
 import { useAction, useLive } from '../../api/live.ts';
 import { graphql } from '../../api/request.ts';
 import { useWriteRefusal } from '../../api/session.ts';
 import { time } from '../../ui/format.ts';
 import { ActionButton, Badge, ConfirmButton, Failure, Text } from '../../ui/parts.tsx';
 
-/** As the pages of jobs are filtered. */
-export interface JobFilter {
-  readonly status?: readonly string[];
-  readonly text?: string;
-  readonly tag?: string;
-  readonly sinceMs?: number;
-  readonly untilMs?: number;
-}
-
-type Action = 'RETRY' | 'CANCEL' | 'PURGE';
-
-interface Operation {
-  readonly id: string;
-  readonly action: Action;
-  readonly state: 'RUNNING' | 'DONE' | 'STOPPED' | 'FAILED';
-  readonly examined: number;
-  readonly changed: number;
-  readonly skipped: number;
-  readonly startedAt: string;
-  readonly error: string | null;
-}
-
-interface Counted {
-  readonly countJobs: { readonly count: number; readonly incomplete: boolean };
-}
-
-const COUNT = `query ($endpoint: ID!, $action: BulkAction!, $filter: JobFilter) {
-  countJobs(endpoint: $endpoint, action: $action, filter: $filter) { count incomplete }
-}`;
-const START = `mutation ($endpoint: ID!, $action: BulkAction!, $filter: JobFilter) {
-  startBulkOperation(endpoint: $endpoint, action: $action, filter: $filter) { id }
-}`;
-const LIST = `query ($endpoint: ID!) {
-  bulkOperations(endpoint: $endpoint) { id action state examined changed skipped startedAt error }
-}`;
+export type { JobFilter };
 
 interface Kind {
   readonly label: string;
   /** Statuses of the jobs that it changes. */
-  readonly of: readonly string[];
+  readonly of: readonly JobStatus[];
   readonly does: string;
   readonly doing: string;
 }
@@ -87,13 +63,13 @@ interface BulkButtonProps {
 /** Starts one operation, after its count was confirmed. */
 export function BulkButton({ endpoint, action, filter, label = KINDS[action].label }: BulkButtonProps): JSX.Element {
   const { of, does } = KINDS[action];
-  const [counted, setCounted] = useState<Counted['countJobs'] | Error>();
-  const start = useAction(() => graphql(START, { endpoint, action, filter }));
+  const [counted, setCounted] = useState<JobCount | Error>();
+  const start = useAction(() => graphql(START_BULK_OPERATION, { endpoint, action, filter }));
   const [status] = filter.status ?? [];
   const refusal = status !== undefined && !of.includes(status) ? `${label} concerns jobs that are ${of.join(' or ')}.` : undefined;
   const count = (): void => {
     setCounted(undefined);
-    graphql<Counted>(COUNT, { endpoint, action, filter }).then(
+    graphql(COUNT_JOBS, { endpoint, action, filter }).then(
       ({ countJobs }) => setCounted(countJobs),
       (error: unknown) => setCounted(error instanceof Error ? error : new Error(String(error))),
     );
@@ -126,12 +102,8 @@ export function BulkButton({ endpoint, action, filter, label = KINDS[action].lab
 }
 
 function Progress({ endpoint }: { endpoint: string }): JSX.Element | null {
-  const query = useLive(
-    ['bulk', endpoint],
-    (signal) => graphql<{ bulkOperations: readonly Operation[] }>(LIST, { endpoint }, signal),
-    POLL_MS,
-  );
-  const stop = useAction((id: string) => graphql('mutation ($id: ID!) { stopBulkOperation(id: $id) { id } }', { id }));
+  const query = useLive(['bulk', endpoint], (signal) => graphql(LIST_BULK_OPERATIONS, { endpoint }, signal), POLL_MS);
+  const stop = useAction((id: string) => graphql(STOP_BULK_OPERATION, { id }));
   const [last, ...others] = query.data?.bulkOperations ?? [];
   const running = others.filter(({ state }) => state === 'RUNNING');
   if (last === undefined) return null;

@@ -1,41 +1,16 @@
 import type { JSX } from 'preact';
 import { useMemo } from 'preact/hooks';
 
+import { GET_HISTORY, type History } from '../../api/graphql/gen/operations.ts';
 import { useLive } from '../../api/live.ts';
 import { graphql } from '../../api/request.ts';
 import { duration } from '../../ui/format.ts';
 import { Loaded, Section } from '../../ui/parts.tsx';
-import { endedSteps, Plot, type Values } from '../../ui/plot.tsx';
+import { endedSteps, Plot } from '../../ui/plot.tsx';
 import { boundsOf, useTimeRange, ZoomContext } from '../../ui/time-range.tsx';
-import { Latency, type Durations } from './latency.tsx';
+import { Latency } from './latency.tsx';
 import type { EndpointData } from './query.ts';
 import { RouteHistory } from './route-history.tsx';
-
-interface History {
-  readonly step: number;
-  readonly at: readonly number[];
-  readonly openSteps: number;
-  readonly submitted: readonly number[];
-  readonly completed: readonly number[];
-  readonly failed: readonly number[];
-  readonly timedOut: readonly number[];
-  readonly inQueue: readonly number[];
-  readonly longestQueue: readonly number[];
-  readonly inProgress: readonly number[];
-  readonly workers: Readonly<Record<'idle' | 'running' | 'initializing' | 'throttled' | 'unhealthy', readonly number[]>>;
-  readonly delay: Durations;
-  readonly execution: Durations;
-  readonly starts: { readonly count: readonly number[] } & Readonly<Record<'placed' | 'artifact' | 'started' | 'loaded', Values>>;
-}
-
-const QUERY = `query ($endpoint: ID!, $from: Float!, $to: Float) {
-  history(endpoint: $endpoint, from: $from, to: $to) {
-    step at openSteps submitted completed failed timedOut inQueue longestQueue inProgress
-    workers { idle running initializing throttled unhealthy }
-    delay { p50 p95 p99 } execution { p50 p95 p99 }
-    starts { count placed artifact started loaded }
-  }
-}`;
 
 const HOUR_MS = 3_600_000;
 /** Intervals at which plots are read again: as often as a step of the shortest range, then as of a minute, ms. */
@@ -49,7 +24,7 @@ export function EndpointHistory({ endpoint: { id: endpoint, kind, routes } }: { 
   const everyMs = range.fixed === undefined && (range.length === HOUR_MS ? SHORT_POLL_MS : POLL_MS);
   const query = useLive(
     ['history', endpoint, range.key],
-    (signal) => graphql<{ history: History }>(QUERY, { endpoint, ...boundsOf(range) }, signal),
+    (signal) => graphql(GET_HISTORY, { endpoint, ...boundsOf(range) }, signal),
     everyMs,
   );
   return (

@@ -4,6 +4,7 @@ import type { JSX } from 'preact';
 import { useEffect, useState } from 'preact/hooks';
 import { Link } from 'wouter-preact';
 
+import { SUMMARIZE_JOBS, type JobStatus, type Summary } from '../../api/graphql/gen/operations.ts';
 import { useLive } from '../../api/live.ts';
 import { graphql } from '../../api/request.ts';
 import { useWriteRefusal } from '../../api/session.ts';
@@ -11,14 +12,6 @@ import { useCurrentInView } from '../../ui/in-view.ts';
 import { Section, Text } from '../../ui/parts.tsx';
 import { BulkButton, type JobFilter } from './bulk.tsx';
 
-interface Summary {
-  readonly states: readonly { readonly status: string; readonly count: number; readonly incomplete: boolean }[];
-  readonly errors: readonly { readonly text: string; readonly message: string; readonly isCut: boolean; readonly count: number }[];
-}
-
-const QUERY = `query ($endpoint: ID!, $filter: JobFilter) {
-  jobSummary(endpoint: $endpoint, filter: $filter) { states { status count incomplete } errors { text message isCut count } }
-}`;
 /** A summary examines many jobs: it is not read with each change, ms. */
 const POLL_MS = 30_000;
 /** Nor with each key that is pressed, ms. */
@@ -35,14 +28,10 @@ export function useDelayed(filter: JobFilter): JobFilter {
 }
 
 export function useSummary(endpoint: string, filter: JobFilter): UseQueryResult<{ jobSummary: Summary }> {
-  return useLive(
-    ['job-summary', endpoint, filter],
-    (signal) => graphql<{ jobSummary: Summary }>(QUERY, { endpoint, filter }, signal),
-    POLL_MS,
-  );
+  return useLive(['job-summary', endpoint, filter], (signal) => graphql(SUMMARIZE_JOBS, { endpoint, filter }, signal), POLL_MS);
 }
 
-const STATES = ['IN_QUEUE', 'IN_PROGRESS', 'COMPLETED', 'FAILED', 'TIMED_OUT', 'CANCELLED'];
+const STATES: readonly JobStatus[] = ['IN_QUEUE', 'IN_PROGRESS', 'COMPLETED', 'FAILED', 'TIMED_OUT', 'CANCELLED'];
 
 interface TabsProps {
   /** Empty for all. */
@@ -58,10 +47,10 @@ export function StateTabs({ current, summary, hrefOf }: TabsProps): JSX.Element 
   const counts = new Map(summary?.states.map(({ status, count, incomplete }) => [status, `${count}${incomplete ? '+' : ''}`]));
   return (
     <nav class="tabs" aria-label="Status" ref={list}>
-      {['', ...STATES].map((status) => (
+      {(['', ...STATES] as const).map((status) => (
         <Link key={status} href={hrefOf(status)} aria-current={status === current ? 'page' : undefined}>
           {status === '' ? 'All' : status.toLowerCase().replace('_', ' ')}
-          {counts.has(status) && <span class="count">{counts.get(status)}</span>}
+          {status !== '' && counts.has(status) && <span class="count">{counts.get(status)}</span>}
         </Link>
       ))}
     </nav>

@@ -2,6 +2,7 @@ import type { JSX } from 'preact';
 import { useState } from 'preact/hooks';
 import { Link } from 'wouter-preact';
 
+import { SEARCH_JOBS, type JobRow, type JobStatus, type SearchJobsResult } from '../../api/graphql/gen/operations.ts';
 import { useAction, useLive } from '../../api/live.ts';
 import { callEndpoint, graphql } from '../../api/request.ts';
 import { useWriteRefusal } from '../../api/session.ts';
@@ -14,31 +15,6 @@ import { BulkOperations, type JobFilter } from './bulk.tsx';
 import { Selection } from './job-selection.tsx';
 import { FailureGroups, StateTabs, useDelayed, useSummary } from './job-summary.tsx';
 
-interface Row {
-  readonly id: string;
-  readonly endpoint: string;
-  readonly worker: string | null;
-  readonly node: string | null;
-  readonly status: string;
-  readonly submittedAt: string;
-  readonly delayTime: number | null;
-  readonly executionTime: number | null;
-  readonly attempts: number;
-  readonly error: string | null;
-  readonly queueReason: string | null;
-  readonly tags: readonly string[];
-}
-
-interface Found {
-  readonly jobs: { readonly jobs: readonly Row[]; readonly cursor: string | null; readonly incomplete: boolean };
-}
-
-const QUERY = `query ($endpoint: ID!, $filter: JobFilter, $cursor: String) {
-  jobs(endpoint: $endpoint, filter: $filter, limit: 50, cursor: $cursor) {
-    jobs { id endpoint worker node status submittedAt delayTime executionTime attempts error queueReason tags } cursor incomplete
-  }
-}`;
-
 interface Search {
   readonly endpoint: string;
   readonly filter: JobFilter;
@@ -49,12 +25,12 @@ interface Search {
 const SEARCHES = 10;
 
 /** Reads a page. The first one is read again with each change: only later ones search on by themselves. */
-async function search(asked: Search, signal: AbortSignal): Promise<Found> {
-  let found = await graphql<Found>(QUERY, { ...asked }, signal);
+async function search(asked: Search, signal: AbortSignal): Promise<SearchJobsResult> {
+  let found = await graphql(SEARCH_JOBS, asked, signal);
   for (let n = 1; n < SEARCHES && asked.cursor !== null; n++) {
     const { jobs, cursor, incomplete } = found.jobs;
     if (jobs.length > 0 || !incomplete || cursor === null) break;
-    found = await graphql<Found>(QUERY, { ...asked, cursor }, signal);
+    found = await graphql(SEARCH_JOBS, { ...asked, cursor }, signal);
   }
   return found;
 }
@@ -75,7 +51,8 @@ export function Jobs({ endpoint }: { endpoint: string }): JSX.Element {
     ...(Number(since) > 0 ? { sinceMs: Number(since) } : {}),
     ...(Number(until) > 0 ? { untilMs: Number(until) } : {}),
   };
-  const filter = { ...(status === '' ? {} : { status: [status] }), ...ofAll };
+  // The gateway refuses what an address names and no job has.
+  const filter: JobFilter = { ...(status === '' ? {} : { status: [status as JobStatus] }), ...ofAll };
   const query = useLive(
     ['jobs', endpoint, filter, cursor],
     (signal) => search({ endpoint, filter, cursor }, signal),
@@ -195,7 +172,7 @@ export function Jobs({ endpoint }: { endpoint: string }): JSX.Element {
 }
 
 /** Columns that may be left out. */
-const optional: readonly (Column<Row> & { readonly name: (typeof COLUMNS)[number] })[] = [
+const optional: readonly (Column<JobRow> & { readonly name: (typeof COLUMNS)[number] })[] = [
   { name: 'attempts', title: 'Attempts', isNumber: true, cell: ({ attempts }) => attempts },
   {
     name: 'worker',

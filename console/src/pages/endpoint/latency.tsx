@@ -1,13 +1,8 @@
+import type { Durations } from '../../api/graphql/gen/operations.ts';
 import type { JSX } from 'preact';
 
 import { duration } from '../../ui/format.ts';
-import { Plot, type Values } from '../../ui/plot.tsx';
-
-export interface Durations {
-  readonly p50: Values;
-  readonly p95: Values;
-  readonly p99: Values;
-}
+import { Plot } from '../../ui/plot.tsx';
 
 interface LatencyProps {
   readonly title: string;

@@ -1,6 +1,7 @@
 import type { JSX } from 'preact';
 import { Link, useLocation, useParams } from 'wouter-preact';
 
+import { DELETE_ENDPOINT, GET_ENDPOINT, type EndpointData } from '../../api/graphql/gen/operations.ts';
 import { useAction, useLive } from '../../api/live.ts';
 import { graphql } from '../../api/request.ts';
 import { useWriteRefusal } from '../../api/session.ts';
@@ -11,7 +12,6 @@ import { WholeAccount } from '../whole-account.tsx';
 import { CallSamples } from './call-samples.tsx';
 import { EndpointHistory } from './history.tsx';
 import { Jobs } from './jobs.tsx';
-import { ENDPOINT_QUERY, type EndpointData } from './query.ts';
 import { Releases } from './releases.tsx';
 import { RouteRequest } from './route-request.tsx';
 import { Routes } from './routes.tsx';
@@ -24,7 +24,7 @@ const BALANCED_TABS = ['Overview', 'Test', 'Logs', 'Settings', 'Releases'] as co
 
 export function EndpointPage(): JSX.Element {
   const { endpoint: id, tab = 'overview' } = useParams<{ endpoint: string; tab?: string }>();
-  const query = useLive(['endpoint', id], (signal) => graphql<{ endpoint: EndpointData | null }>(ENDPOINT_QUERY, { id }, signal));
+  const query = useLive(['endpoint', id], (signal) => graphql(GET_ENDPOINT, { id }, signal));
   const endpoint = query.data?.endpoint;
   return (
     <Page title={endpoint?.name ?? 'Endpoint'} actions={endpoint == null ? undefined : <Actions endpoint={endpoint} />}>
@@ -91,9 +91,7 @@ function Tab({ endpoint, name }: { endpoint: EndpointData; name: string }): JSX.
 function Actions({ endpoint }: { endpoint: EndpointData }): JSX.Element {
   const refusal = useWriteRefusal();
   const [, navigate] = useLocation();
-  const remove = useAction(() =>
-    graphql('mutation ($id: ID!) { deleteEndpoint(endpoint: $id) { id } }', { id: endpoint.id }).then(() => navigate('/')),
-  );
+  const remove = useAction(() => graphql(DELETE_ENDPOINT, { id: endpoint.id }).then(() => navigate('/')));
   return (
     <>
       <ConfirmButton

@@ -1,14 +1,7 @@
 /** Compares an endpoint's present settings with those that a rollback restores. Pure. */
+import type { AllSettings, Released } from '../../api/graphql/gen/operations.ts';
 import type { EndpointData } from './query.ts';
-import { shown, type Values } from './setting-names.ts';
-
-/** An endpoint's settings as a deployment left them. */
-export interface Released {
-  readonly settings: Values;
-  readonly routes: EndpointData['routes'];
-  readonly envNames: readonly string[];
-  readonly envChanged: readonly string[];
-}
+import { shown, valuesOf } from './setting-names.ts';
 
 export interface Difference {
   readonly name: string;
@@ -22,10 +15,10 @@ type Present = Pick<EndpointData, 'routes' | 'envNames'>;
 /** Lists settings, routes and names of environment values that differ. Undefined where the earlier ones are not known. */
 export function differencesOf(
   { routes, envNames }: Present,
-  settings: Values,
+  settings: AllSettings | undefined,
   released: Released | null,
 ): readonly Difference[] | undefined {
-  if (released === null) return undefined;
+  if (released === null || settings === undefined) return undefined;
   return [
     ...compared(mapOf(settings), mapOf(released.settings)),
     ...compared(routeMap(routes), routeMap(released.routes)),
@@ -36,8 +29,8 @@ export function differencesOf(
 
 type Shown = ReadonlyMap<string, string>;
 
-function mapOf(values: Values): Shown {
-  return new Map(Object.entries(values).map(([name, value]) => [name, shown(value)]));
+function mapOf(values: AllSettings): Shown {
+  return new Map(Object.entries(valuesOf(values)).map(([name, value]) => [name, shown(value)]));
 }
 
 function routeMap(routes: EndpointData['routes']): Shown {

@@ -1,49 +1,24 @@
 import type { JSX } from 'preact';
 
+import { LIST_RELEASES, ROLLBACK } from '../../api/graphql/gen/operations.ts';
 import { useAction, useLive } from '../../api/live.ts';
 import { graphql } from '../../api/request.ts';
 import { useWriteRefusal } from '../../api/session.ts';
 import { bytes, time } from '../../ui/format.ts';
 import { Badge, ConfirmButton, Failure, Loaded, Mono, Table, Text } from '../../ui/parts.tsx';
 import type { EndpointData } from './query.ts';
-import { differencesOf, type Difference, type Released } from './release-differences.ts';
-import { namesOf, readSchema, type Values } from './setting-names.ts';
-
-interface Build {
-  readonly digest: string;
-  readonly size: number;
-  readonly deployedAt: string;
-  readonly functions: readonly string[];
-  /** Null where the scheduler does not know what a rollback restores. */
-  readonly settings: Released | null;
-}
-
-interface Answer {
-  readonly builds: readonly Build[];
-  readonly endpoint: { readonly settings: Values } | null;
-}
+import { differencesOf, type Difference } from './release-differences.ts';
 
 const DIGITS = 12;
-const ROLLBACK = `mutation ($environment: String!, $endpoint: ID!, $build: String!) {
-  rollback(environment: $environment, endpoint: $endpoint, build: $build) { environment }
-}`;
-
-async function read({ id, name, environment }: EndpointData, signal: AbortSignal): Promise<Answer> {
-  const names = namesOf(await readSchema(signal));
-  const query = `query ($id: ID!, $endpoint: String!, $environment: String!) {
-    builds(endpoint: $endpoint, environment: $environment) {
-      digest size deployedAt functions
-      settings { settings { ${names} } routes { method path function } envNames envChanged }
-    }
-    endpoint(id: $id) { settings { ${names} } }
-  }`;
-  return graphql<Answer>(query, { id, endpoint: name, environment }, signal);
-}
 
 /** The builds that the endpoint can return to, and what that would change. */
 export function Releases({ endpoint }: { endpoint: EndpointData }): JSX.Element {
   const refusal = useWriteRefusal();
-  const query = useLive(['builds', endpoint.id, endpoint.release], (signal) => read(endpoint, signal), 10_000);
+  const query = useLive(
+    ['builds', endpoint.id, endpoint.release],
+    (signal) => graphql(LIST_RELEASES, { id: endpoint.id, endpoint: endpoint.name, environment: endpoint.environment }, signal),
+    10_000,
+  );
   const rollback = useAction((build: string) =>
     graphql(ROLLBACK, { environment: endpoint.environment, endpoint: endpoint.id, build: build.replace('sha256:', '') }),
   );
@@ -64,7 +39,7 @@ export function Releases({ endpoint }: { endpoint: EndpointData }): JSX.Element 
               { title: 'Functions', cell: ({ functions }) => <Text of={functions.join(', ')} /> },
               {
                 title: 'Compared with now',
-                cell: ({ settings }) => <Differences of={differencesOf(endpoint, present?.settings ?? {}, settings)} />,
+                cell: ({ settings }) => <Differences of={differencesOf(endpoint, present?.settings, settings)} />,
               },
               {
                 title: '',
@@ -80,7 +55,7 @@ export function Releases({ endpoint }: { endpoint: EndpointData }): JSX.Element 
                             <Text of={endpoint.name} /> returns to the build {shortened(digest)}, with its settings and environment values
                             of then. Jobs that wait run on it; running jobs continue on the present one.
                           </p>
-                          <Differences of={differencesOf(endpoint, present?.settings ?? {}, settings)} isOpen />
+                          <Differences of={differencesOf(endpoint, present?.settings, settings)} isOpen />
                         </>
                       }
                       refusal={refusal}

@@ -1,6 +1,7 @@
 import type { JSX } from 'preact';
 import { useMemo } from 'preact/hooks';
 
+import { GET_ROUTE_HISTORY, type GetRouteHistoryResult } from '../../api/graphql/gen/operations.ts';
 import { useLive } from '../../api/live.ts';
 import { graphql } from '../../api/request.ts';
 import { duration } from '../../ui/format.ts';
@@ -9,31 +10,9 @@ import { visible } from '../../ui/plain-text.ts';
 import { endedSteps, Plot } from '../../ui/plot.tsx';
 import { boundsOf, type TimeRange } from '../../ui/time-range.tsx';
 import { useUrlState } from '../../ui/url-state.ts';
-import { Latency, type Durations } from './latency.tsx';
+import { Latency } from './latency.tsx';
 import { nameOf } from './routes.tsx';
 
-interface Series {
-  readonly requests: readonly number[];
-  readonly refused: readonly number[];
-  readonly errors: readonly number[];
-  readonly durations: Durations;
-}
-
-interface History {
-  readonly step: number;
-  readonly at: readonly number[];
-  readonly openSteps: number;
-  readonly all: Series;
-  readonly routes: readonly (Series & { readonly method: string; readonly path: string })[];
-}
-
-const QUERY = `query ($endpoint: ID!, $from: Float!, $to: Float) {
-  routeHistory(endpoint: $endpoint, from: $from, to: $to) {
-    step at openSteps
-    all { requests refused errors durations { p50 p95 p99 } }
-    routes { method path requests refused errors durations { p50 p95 p99 } }
-  }
-}`;
 const ALL = '';
 
 interface RouteHistoryProps {
@@ -50,7 +29,7 @@ export function RouteHistory({ endpoint, range, everyMs, isWhole }: RouteHistory
   const [{ route: chosen }, change] = useUrlState({ route: ALL });
   const query = useLive(
     ['route-history', endpoint, range.key],
-    (signal) => graphql<{ routeHistory: History }>(QUERY, { endpoint, ...boundsOf(range) }, signal),
+    (signal) => graphql(GET_ROUTE_HISTORY, { endpoint, ...boundsOf(range) }, signal),
     everyMs,
   );
   return (
@@ -82,7 +61,15 @@ export function RouteHistory({ endpoint, range, everyMs, isWhole }: RouteHistory
   );
 }
 
-function Plots({ series, at, step }: { series: Series; at: readonly number[]; step: number }): JSX.Element {
+function Plots({
+  series,
+  at,
+  step,
+}: {
+  series: GetRouteHistoryResult['routeHistory']['all'];
+  at: readonly number[];
+  step: number;
+}): JSX.Element {
   const rate = useMemo(() => series.requests.map((count) => (count * 60) / step), [series, step]);
   const every = `in steps of ${duration(step * 1000)}`;
   const sum = (values: readonly number[]): number => values.reduce((total, value) => total + value, 0);

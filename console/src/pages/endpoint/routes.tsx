@@ -1,42 +1,24 @@
 import type { JSX } from 'preact';
 
+import { GET_ROUTE_FIGURES, type RouteFigure } from '../../api/graphql/gen/operations.ts';
 import { useLive } from '../../api/live.ts';
 import { graphql } from '../../api/request.ts';
 import { duration, percent } from '../../ui/format.ts';
 import { Loaded, Mono, Section, Table, Text } from '../../ui/parts.tsx';
 import type { EndpointData } from './query.ts';
 
-interface Figure {
-  readonly method: string;
-  readonly path: string;
-  readonly requests: number;
-  readonly refused: number;
-  readonly errors: number;
-  readonly perMinute: number;
-  readonly p50: number;
-  readonly p95: number;
-  readonly p99: number;
-}
-
-interface Row extends Partial<Figure> {
+interface Row extends Partial<RouteFigure> {
   readonly name: string;
   readonly function: string;
 }
 
-const QUERY = `query ($endpoint: ID!) {
-  routeFigures(endpoint: $endpoint) { method path requests refused errors perMinute p50 p95 p99 }
-}`;
 const DECIMAL_BELOW = 10;
 /** A step of the history. */
 const POLL_MS = 10_000;
 
 /** The routes of a load-balanced endpoint with the requests of the last hour. */
 export function Routes({ endpoint }: { endpoint: EndpointData }): JSX.Element {
-  const query = useLive(
-    ['routes', endpoint.id],
-    (signal) => graphql<{ routeFigures: readonly Figure[] }>(QUERY, { endpoint: endpoint.id }, signal),
-    POLL_MS,
-  );
+  const query = useLive(['routes', endpoint.id], (signal) => graphql(GET_ROUTE_FIGURES, { endpoint: endpoint.id }, signal), POLL_MS);
   return (
     <Section title="Routes">
       <p class="muted">Requests of the last hour. A request is counted about 15 s after its end.</p>
@@ -70,7 +52,7 @@ export function Routes({ endpoint }: { endpoint: EndpointData }): JSX.Element {
 }
 
 /** Declared routes first, then what no declared route took. */
-function rowsOf({ routes }: EndpointData, figures: readonly Figure[]): readonly Row[] {
+function rowsOf({ routes }: EndpointData, figures: readonly RouteFigure[]): readonly Row[] {
   const byName = new Map(figures.map((each) => [`${each.method} ${each.path}`, each]));
   const declared = routes.map(({ method, path, function: fn }) => {
     const name = `${method} ${path}`;
@@ -88,7 +70,7 @@ function rowsOf({ routes }: EndpointData, figures: readonly Figure[]): readonly 
 }
 
 /** Names requests that no declared route took. `isWhole`: the endpoint declares none. */
-export function nameOf({ method, path }: Pick<Figure, 'method' | 'path'>, isWhole: boolean): string {
+export function nameOf({ method, path }: Pick<RouteFigure, 'method' | 'path'>, isWhole: boolean): string {
   if (path === '*') return 'other routes';
   if (path !== '') return `${method} ${path}`;
   return isWhole ? 'all requests' : 'no route, or a WebSocket';

@@ -1,4 +1,5 @@
 /** Which settings endpoints have: the schema says so, with their meaning and whether they can be changed without a build. */
+import type { AllSettings, Operation } from '../../api/graphql/gen/operations.ts';
 import { graphql } from '../../api/request.ts';
 
 interface TypeRef {
@@ -21,19 +22,19 @@ export interface Schema {
 export type Value = string | number | boolean | readonly string[] | null;
 export type Values = Readonly<Record<string, Value>>;
 
-const SCHEMA = `{
+const SCHEMA: Operation<Schema, unknown> = `{
   all: __type(name: "Settings") { fields { name description type { ...ref } } }
   changeable: __type(name: "EndpointSettings") { inputFields { name description type { ...ref } } }
 }
 fragment ref on __Type { kind name ofType { kind name ofType { kind name } } }`;
 
 export function readSchema(signal: AbortSignal): Promise<Schema> {
-  return graphql<Schema>(SCHEMA, {}, signal);
+  return graphql(SCHEMA, {}, signal);
 }
 
-/** The fields of type Settings, for a query. */
-export function namesOf({ all }: Schema): string {
-  return all.fields.map(({ name }) => name).join(' ');
+/** The settings by name; none of an endpoint that does not exist any more. */
+export function valuesOf(settings: AllSettings | undefined): Values {
+  return { ...settings } as Values;
 }
 
 export function plainType({ kind, name, ofType }: TypeRef): string {

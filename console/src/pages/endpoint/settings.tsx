@@ -1,24 +1,21 @@
 import type { JSX } from 'preact';
 import { useId, useState } from 'preact/hooks';
 
+import { GET_SETTINGS, UPDATE_SETTINGS, type EndpointSettings } from '../../api/graphql/gen/operations.ts';
 import { useAction, useLive } from '../../api/live.ts';
 import { ApiError, graphql } from '../../api/request.ts';
 import { useWriteRefusal } from '../../api/session.ts';
 import { ActionButton, ConfirmButton, Failure, Facts, Loaded, Section, Text } from '../../ui/parts.tsx';
 import type { EndpointData } from './query.ts';
-import { namesOf, plainType, readSchema, shown, type Field, type Schema, type Value, type Values } from './setting-names.ts';
+import { plainType, readSchema, shown, valuesOf, type Field, type Schema, type Value, type Values } from './setting-names.ts';
 
 export function SettingsForm({ endpoint }: { endpoint: EndpointData }): JSX.Element {
   const query = useLive(
     ['settings', endpoint.id],
     async (signal) => {
       const schema = await readSchema(signal);
-      const read = await graphql<{ endpoint: { settings: Values } | null }>(
-        `query ($id: ID!) { endpoint(id: $id) { settings { ${namesOf(schema)} } } }`,
-        { id: endpoint.id },
-        signal,
-      );
-      return { schema, settings: read.endpoint?.settings ?? {} };
+      const read = await graphql(GET_SETTINGS, { id: endpoint.id }, signal);
+      return { schema, settings: valuesOf(read.endpoint?.settings) };
     },
     false,
   );
@@ -34,7 +31,7 @@ function Editor({ endpoint, schema, settings }: { endpoint: string; schema: Sche
   const refusal = useWriteRefusal();
   const [changed, setChanged] = useState<Values>({});
   const save = useAction((values: Values) =>
-    graphql('mutation ($id: ID!, $settings: EndpointSettings!) { updateEndpoint(endpoint: $id, settings: $settings) { id } }', {
+    graphql(UPDATE_SETTINGS, {
       id: endpoint,
       settings: values,
     }).then(() => setChanged({})),
@@ -159,8 +156,8 @@ function Environment({ endpoint }: { endpoint: EndpointData }): JSX.Element {
   const refusal = useWriteRefusal();
   const [name, setName] = useState('');
   const [value, setValue] = useState('');
-  const save = useAction((settings: Record<string, unknown>) =>
-    graphql('mutation ($id: ID!, $settings: EndpointSettings!) { updateEndpoint(endpoint: $id, settings: $settings) { id } }', {
+  const save = useAction((settings: EndpointSettings) =>
+    graphql(UPDATE_SETTINGS, {
       id: endpoint.id,
       settings,
     }).then(() => {
