@@ -1,6 +1,6 @@
 /** Whether the program of a `command`, and the script that it runs, are there: a worker of it could never start. */
-import { accessSync, constants, existsSync } from 'node:fs';
-import { delimiter, dirname, join, posix } from 'node:path';
+import { accessSync, closeSync, constants, existsSync, openSync, readSync } from 'node:fs';
+import { delimiter, join, posix } from 'node:path';
 
 import { listFiles } from '../artifact/files.ts';
 import type { Layer } from '../artifact/artifact.ts';
@@ -41,6 +41,11 @@ const SCRIPT = /\.(?:py|[cm]?[jt]s|sh|rb|pl)$/;
 const NO_SCRIPT = /^-(?:[a-zA-Z]*[cem]|-eval|-print)$/;
 /** Folders of packages, whose programs this names by their own lists. */
 const OF_PACKAGES = /^(?:node_modules|python_packages)\//;
+
+/** Folders of PATH that every Linux has. */
+const OF_SYSTEM = /^\/(?:usr\/(?:local\/)?)?s?bin\/?$/;
+const OF_LANGUAGE = /^#!.*\b(?:python|pypy|node|bun|deno)/;
+const START_BYTES = 256;
 
 /**
  * Returns warnings for programs that only a node may have. @throws CapstanError INVALID_MANIFEST for a file that the artifact lacks, or
@@ -95,17 +100,31 @@ function scriptOf(interpreter: string, args: readonly string[]): string | undefi
   return undefined;
 }
 
-/** Not in a virtual environment, which is this machine's alone. */
+/**
+ * Whether this machine's system has the program, as that of a node may. What is elsewhere, such as below a home, is this machine's
+ * alone, and so is a script of Python or Node: it runs packages that are installed here.
+ */
 function onPath(program: string, path: string): boolean {
   return path.split(delimiter).some((folder) => {
-    if (folder === '' || folder.includes('node_modules') || existsSync(join(dirname(folder), 'pyvenv.cfg'))) return false;
+    if (!OF_SYSTEM.test(folder)) return false;
     try {
       accessSync(join(folder, program), constants.X_OK);
-      return true;
+      return !OF_LANGUAGE.test(startOf(join(folder, program)));
     } catch {
       return false; // the next folder may have it
     }
   });
+}
+
+/** The first line, as far as it matters. */
+function startOf(path: string): string {
+  const file = openSync(path, 'r');
+  try {
+    const bytes = Buffer.alloc(START_BYTES);
+    return bytes.toString('latin1', 0, readSync(file, bytes)).split('\n')[0] ?? '';
+  } finally {
+    closeSync(file);
+  }
 }
 
 function missing(name: string, what: string, why: string, hint: string): ToolError {

@@ -1,7 +1,7 @@
 /** A command whose program or script is not there is refused by the build, and the project's own scripts are programs of the artifact. */
 import { execFile } from 'node:child_process';
 import { chmod, mkdir } from 'node:fs/promises';
-import { join } from 'node:path';
+import { basename, join } from 'node:path';
 import { promisify } from 'node:util';
 
 import test, { type ExecutionContext } from 'ava';
@@ -93,6 +93,27 @@ for (const [form, declared] of FORMS) {
     t.regex(warnings.join('\n'), /endpoint one: the program gunicornx is in no package of the build/);
   });
 }
+
+test('a program that only this machine has is named: below a home, in an environment, or of packages installed here', async (t) => {
+  const folder = await folderOf(t, {
+    'usr/bin/x': '',
+    'home/.local/bin/serve': '#!/bin/sh\n',
+    'venv/bin/serve': '#!/bin/sh\n',
+    'project/a.txt': '',
+  });
+  for (const path of ['home/.local/bin', 'venv/bin']) await chmod(join(folder, path, 'serve'), 0o755);
+  const check = async (command: readonly string[], path: string): Promise<string[]> =>
+    checkCommands({ folder: join(folder, 'project'), commands: [{ name: 'one', command }], layers: [], generated: [], path });
+  for (const path of ['home/.local/bin', 'venv/bin', 'node_modules/.bin', '.'])
+    t.regex((await check(['serve'], `${join(folder, path)}:/usr/bin`)).join(), /the program serve is in no package of the build/, path);
+  t.deepEqual(await check(['ls'], '/usr/local/bin:/usr/bin/:/bin'), []);
+  t.deepEqual(await check(['python3', '-m', 'serve'], '/nowhere'), []);
+  // Scripts of Python in a folder of the system: what pip and apt install there.
+  const { stdout } = await promisify(execFile)('sh', ['-c', "grep -lIm1 '^#!.*python' /usr/bin/* 2>/dev/null | head -1"]);
+  const script = stdout.trim();
+  if (script === '') t.log('skipped in part: /usr/bin has no script of Python');
+  else t.is((await check([basename(script)], '/usr/bin')).length, 1, script);
+});
 
 test('scripts of packages that a build installs are not looked for in the project', async (t) => {
   const folder = await folderOf(t);
