@@ -5,7 +5,7 @@ import { join } from 'node:path';
 import { promisify } from 'node:util';
 
 import test from 'ava';
-import type { Browser } from 'playwright-core';
+import type { Browser, Page } from 'playwright-core';
 
 import { writeFakeSmi } from '../agent/fake-nvidia-smi.ts';
 import { folderOf } from '../support/folder.ts';
@@ -351,3 +351,53 @@ serial(`a node shows the history of its GPUs${SKIPPED}`, async (t) => {
   await page.getByRole('img', { name: /^GPU power: .*in steps of 15 min/ }).waitFor();
   await checkAccessibility(t, page, 'nodes with the history of GPUs');
 });
+
+serial(`what a host that is gone last reported is grey on every page, with when it was seen${SKIPPED}`, async (t) => {
+  const page = await openPage(t, browser, stack.url);
+  await signIn(page, stack.url, stack.apiKey);
+  await page.getByRole('region', { name: 'GPUs' }).getByText('healthy', { exact: true }).first().waitFor();
+  const nodes = page.getByRole('region', { name: 'Nodes' });
+  const link = (await nodes.getByRole('link').first().getAttribute('href')) ?? '';
+  // The supervisor does not start it again before it was seen that it is gone.
+  stack.signal('up', 'SIGSTOP');
+  try {
+    stack.signal('agent', 'SIGKILL');
+    // The overview does not wait for its own next reading: the incident begins.
+    await nodes.getByText('disconnected').waitFor();
+    await nodes
+      .getByText(/^last seen \d+ s ago$/)
+      .first()
+      .waitFor();
+    for (const path of ['/console/', '/console/nodes', link]) {
+      if (path !== '/console/') await page.goto(`${stack.url}${path}`);
+      const gpus = page.getByRole('region', { name: /^GPUs/ }).getByRole('row');
+      await gpus
+        .getByText(/^last seen \d+ s ago$/)
+        .first()
+        .waitFor();
+      t.is(await gpus.count(), GPUS.length + 1, path);
+      for (const row of (await gpus.all()).slice(1)) t.notRegex(await row.innerText(), /healthy|free/, path);
+      t.deepEqual(await colours(page, '[aria-label^="GPUs"] tr.stale'), ['muted'], path);
+    }
+    await page.getByText('Last seen', { exact: true }).waitFor();
+    t.regex(await page.locator('.facts .stale').nth(1).innerText(), / of .*GiB \(\d+ %\)$/);
+    t.deepEqual(await colours(page, '.facts .stale'), ['muted']);
+    await checkAccessibility(t, page, 'a node that is gone');
+  } finally {
+    stack.signal('up', 'SIGCONT');
+  }
+  await page.getByRole('region', { name: /^GPUs/ }).getByText('healthy', { exact: true }).first().waitFor();
+  t.is(await page.getByText(/last seen/i).count(), 0);
+});
+
+/** The colours of what a selector finds and of what is in it: `muted`, else as they are. */
+async function colours(page: Page, selector: string): Promise<unknown> {
+  return page.evaluate(`(() => {
+    const probe = document.body.appendChild(document.createElement('p'));
+    probe.className = 'muted';
+    const muted = getComputedStyle(probe).color;
+    probe.remove();
+    const all = [...document.querySelectorAll('${selector}, ${selector} *')].map((each) => getComputedStyle(each).color);
+    return [...new Set(all)].map((colour) => (colour === muted ? 'muted' : colour));
+  })()`);
+}

@@ -15,6 +15,9 @@ const MAX_RETRIES = 1;
 /** Kinds of queries that change with endpoints: the first part of their key; the second is the endpoint, if it is one. */
 const OF_ENDPOINTS: ReadonlySet<unknown> = new Set(['endpoints', 'endpoint', 'jobs', 'job', 'health']);
 
+/** Kinds of queries that show whether nodes are connected, and what they reported. */
+const OF_NODES: ReadonlySet<unknown> = new Set(['nodes', 'node', 'nodes-summary', 'node-names']);
+
 /** Kinds of queries that follow what an endpoint does, step by step. */
 const OF_ACTIVITY: ReadonlySet<unknown> = new Set(['history']);
 /** When the stream last said something of an endpoint, by id. */
@@ -92,6 +95,11 @@ export function useLive<T>(
     }
   };
   return useQuery<T>({ queryKey: key, queryFn, refetchInterval: interval });
+}
+
+/** Reads all queries about nodes again: no stream announces what happens to nodes. */
+export function refreshNodes(): void {
+  void client.invalidateQueries({ predicate: ({ queryKey: [kind] }) => OF_NODES.has(kind) });
 }
 
 /** An action of the user. Everything shown is read again after it. */

@@ -3,7 +3,7 @@ import { useEffect } from 'preact/hooks';
 import { Link } from 'wouter-preact';
 
 import { LIST_INCIDENTS, type Effect, type Incident, type ListIncidentsResult } from '../api/graphql/gen/operations.ts';
-import { useLive } from '../api/live.ts';
+import { refreshNodes, useLive } from '../api/live.ts';
 import { graphql } from '../api/request.ts';
 import { age, time } from '../ui/format.ts';
 import { CopyButton, Loaded, Section, Text } from '../ui/parts.tsx';
@@ -22,6 +22,9 @@ export function useIncidents(isEnabled: boolean): ReturnType<typeof useLive<List
   const { items = [], omitted = 0 } = query.data?.attention ?? {};
   const count = items.length + omitted;
   useEffect(() => setTitle({ incidents: count }), [count]);
+  // A node that left or came back begins or ends an incident.
+  const keys = items.map(({ key }) => key).join('\n');
+  useEffect(() => (query.data === undefined ? undefined : refreshNodes()), [keys, query.data === undefined]);
   return query;
 }
 

@@ -6,7 +6,7 @@ import { LIST_NODE_NAMES, type NamedNode } from '../api/graphql/gen/operations.t
 import { useLive } from '../api/live.ts';
 import { graphql } from '../api/request.ts';
 import { useWholeAccount } from '../api/session.ts';
-import { Text } from '../ui/parts.tsx';
+import { Badge, LastSeen, Text } from '../ui/parts.tsx';
 import { visible } from '../ui/plain-text.ts';
 
 const POLL_MS = 60_000;
@@ -32,6 +32,22 @@ export function NodeLink({ id }: { id: string | null }): JSX.Element {
   const node = useNodes().get(id ?? '');
   if (node === undefined) return <Text of={id ?? '–'} />;
   return <Link href={`/nodes/${encodeURIComponent(node.id)}`}>{visible(node.name)}</Link>;
+}
+
+/** The state of a worker; of one whose node is away nobody knows it. */
+export function WorkerState({
+  node,
+  state,
+}: {
+  node: Pick<NamedNode, 'connected' | 'lastSeenAt'> | undefined;
+  state: string;
+}): JSX.Element {
+  return node?.connected === false ? <LastSeen at={node.lastSeenAt} /> : <Badge state={state} />;
+}
+
+/** The same by the id of its node. */
+export function WorkerStateOn({ node, state }: { node: string; state: string }): JSX.Element {
+  return <WorkerState node={useNodes().get(node)} state={state} />;
 }
 
 /** The devices of a worker by their models, with links to their history. */

@@ -1,4 +1,4 @@
-import type { JSX } from 'preact';
+import type { ComponentChildren, JSX } from 'preact';
 import { Link } from 'wouter-preact';
 
 import { DRAIN_NODE, REMOVE_NODE, RESUME_NODE, type NodeData } from '../api/graphql/gen/operations.ts';
@@ -9,7 +9,7 @@ import { bytes, percent } from '../ui/format.ts';
 import { Badge, ConfirmButton, Facts, Failure, Section, SinceTime, Table, Text } from '../ui/parts.tsx';
 import { visible } from '../ui/plain-text.ts';
 import { Devices, type DeviceUsers } from './devices.tsx';
-import { DeviceLinks, WorkerLink } from './fleet-names.tsx';
+import { DeviceLinks, WorkerLink, WorkerState } from './fleet-names.tsx';
 
 export type { NodeData };
 
@@ -43,10 +43,10 @@ export function NodePanel({ node, users, hasLink = false }: NodePanelProps): JSX
             ...(node.draining ? [['Maintenance', 'gets no new work'] as const] : []),
             ['Workers', String(node.workers)],
             ['Jobs', String(node.jobs)],
-            ['CPUs', processors(node)],
-            ['Memory', memory(node)],
+            ['CPUs', lastKnown(node, processors(node))],
+            ['Memory', lastKnown(node, memory(node))],
             // What the key may not see is not listed.
-            ...(node.diskAvailableBytes === null ? [] : [['Free disk', bytes(node.diskAvailableBytes)] as const]),
+            ...(node.diskAvailableBytes === null ? [] : [['Free disk', lastKnown(node, bytes(node.diskAvailableBytes))] as const]),
             ['Isolation', <Text of={isolationText(node)} key="i" />],
             ...(node.agentVersion === null ? [] : [['Agent', <Text of={node.agentVersion} key="a" />] as const]),
           ]}
@@ -108,6 +108,11 @@ export function NodePanel({ node, users, hasLink = false }: NodePanelProps): JSX
   );
 }
 
+/** A figure that a node reported: grey where the node is away, since nobody knows whether it still holds. */
+function lastKnown({ connected }: NodeData, figure: string): ComponentChildren {
+  return connected ? figure : <span class="stale">{figure}</span>;
+}
+
 function processors({ cpus, cpuPercent }: NodeData): string {
   if (cpus === null) return '–';
   return cpuPercent === null ? String(cpus) : `${cpus}, ${Math.round(cpuPercent)} % busy`;
@@ -135,7 +140,7 @@ function Workers({ node, users }: { node: NodeData; users: DeviceUsers }): JSX.E
             <Link href={`/endpoints/${encodeURIComponent(endpoint)}`}>{visible(names.get(endpoint) ?? endpoint)}</Link>
           ),
         },
-        { title: 'State', cell: ({ state }) => <Badge state={state} /> },
+        { title: 'State', cell: ({ state }) => <WorkerState node={node} state={state} /> },
         { title: 'GPUs', cell: ({ devices }) => <DeviceLinks node={node.id} devices={devices} /> },
       ]}
     />

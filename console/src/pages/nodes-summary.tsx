@@ -5,7 +5,7 @@ import { SUMMARIZE_NODES } from '../api/graphql/gen/operations.ts';
 import { useLive } from '../api/live.ts';
 import { graphql } from '../api/request.ts';
 import { percent } from '../ui/format.ts';
-import { Badge, Loaded, Section, Table } from '../ui/parts.tsx';
+import { Badge, LastSeen, Loaded, Section, Table } from '../ui/parts.tsx';
 import { visible } from '../ui/plain-text.ts';
 import { Devices, type DeviceUsers } from './devices.tsx';
 import { stateOf } from './node-panel.tsx';
@@ -27,10 +27,18 @@ export function NodesSummary({ endpoints }: Pick<DeviceUsers, 'endpoints'>): JSX
               label="Nodes"
               rows={nodes}
               id={({ id }) => id}
+              isStale={({ connected }) => !connected}
               empty="No nodes, or none that runs workers of your account."
               columns={[
                 { title: 'Name', cell: ({ id, name }) => <Link href={`/nodes/${encodeURIComponent(id)}`}>{visible(name)}</Link> },
-                { title: 'State', cell: (node) => <Badge state={stateOf(node)} /> },
+                {
+                  title: 'State',
+                  cell: (node) => (
+                    <>
+                      <Badge state={stateOf(node)} /> {!node.connected && node.lastSeenAt !== null && <LastSeen at={node.lastSeenAt} />}
+                    </>
+                  ),
+                },
                 { title: 'Workers', isNumber: true, cell: ({ workers }) => workers },
                 { title: 'Jobs', isNumber: true, cell: ({ jobs }) => jobs },
                 { title: 'CPU', isNumber: true, cell: ({ cpuPercent }) => (cpuPercent === null ? '–' : `${Math.round(cpuPercent)} %`) },

@@ -42,6 +42,11 @@ export function Badge({ state }: { state: string }): JSX.Element {
   );
 }
 
+/** In the place of a state that is not known now: when it was known last, as far as the key sees that. */
+export function LastSeen({ at }: { at: string | null }): JSX.Element {
+  return <span class="badge neutral">{at === null ? 'not connected' : <>last seen {<SinceTime at={at} />}</>}</span>;
+}
+
 export function Page({
   title,
   actions,
@@ -137,12 +142,15 @@ export function Table<T>({
   rows,
   columns,
   id,
+  isStale,
   empty,
 }: {
   label: string;
   rows: readonly T[];
   columns: readonly Column<T>[];
   id: (row: T) => string;
+  /** Whether a row shows what was, not what is: it is grey. */
+  isStale?: (row: T) => boolean;
   empty: string;
 }): JSX.Element {
   if (rows.length === 0) return <p class="muted">{empty}</p>;
@@ -160,7 +168,7 @@ export function Table<T>({
         </thead>
         <tbody>
           {rows.map((row) => (
-            <tr key={id(row)}>
+            <tr key={id(row)} class={isStale?.(row) === true ? 'stale' : ''}>
               {columns.map(({ title, cell, isNumber, isId }) => (
                 <td key={title} class={isNumber === true ? 'number' : isId === true ? 'id' : ''}>
                   {cell(row)}

@@ -2,7 +2,7 @@ import type { JSX } from 'preact';
 
 import { duration, time } from '../../ui/format.ts';
 import { Badge, Mono, Section, Table, Text } from '../../ui/parts.tsx';
-import { DeviceLinks, NodeLink, WorkerLink } from '../fleet-names.tsx';
+import { DeviceLinks, NodeLink, WorkerLink, WorkerStateOn } from '../fleet-names.tsx';
 import type { EndpointData } from './query.ts';
 
 const SHOWN_DECISIONS = 20;
@@ -21,7 +21,7 @@ export function Workers({ endpoint: { id: endpoint, scaling } }: { endpoint: End
           empty="None runs now. One starts when a job arrives."
           columns={[
             { title: 'ID', isId: true, cell: ({ id }) => <WorkerLink endpoint={endpoint} id={id} /> },
-            { title: 'State', cell: ({ state }) => <Badge state={state} /> },
+            { title: 'State', cell: ({ node, state }) => <WorkerStateOn node={node} state={state} /> },
             { title: 'Node', cell: ({ node }) => <NodeLink id={node} /> },
             { title: 'Jobs', isNumber: true, cell: ({ jobs, maxConcurrency }) => `${jobs} of ${maxConcurrency}` },
             { title: 'GPUs', cell: ({ node, devices }) => <DeviceLinks node={node} devices={devices} /> },

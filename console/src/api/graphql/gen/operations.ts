@@ -419,6 +419,8 @@ export interface NodeData {
 export interface NamedNode {
   readonly id: string;
   readonly name: string;
+  readonly connected: boolean;
+  readonly lastSeenAt: string | null;
   readonly devices: readonly {
     readonly uuid: string;
     readonly model: string;
@@ -977,6 +979,7 @@ export interface SummarizeNodesResult {
     readonly id: string;
     readonly name: string;
     readonly connected: boolean;
+    readonly lastSeenAt: string | null;
     readonly draining: boolean;
     readonly workers: number;
     readonly jobs: number;
@@ -989,14 +992,14 @@ export interface SummarizeNodesResult {
 }
 export type SummarizeNodesVariables = Readonly<Record<string, never>>;
 export const SUMMARIZE_NODES =
-  'query SummarizeNodes{nodes(limit:100){id name connected draining workers jobs cpuPercent memoryBytes memoryAvailableBytes devices{uuid model memoryBytes memoryUsedBytes healthy problem temperatureCelsius utilizationPercent xids{code text at}}}workers{id node endpoint devices state}}' as Operation<SummarizeNodesResult, SummarizeNodesVariables>;
+  'query SummarizeNodes{nodes(limit:100){id name connected lastSeenAt draining workers jobs cpuPercent memoryBytes memoryAvailableBytes devices{uuid model memoryBytes memoryUsedBytes healthy problem temperatureCelsius utilizationPercent xids{code text at}}}workers{id node endpoint devices state}}' as Operation<SummarizeNodesResult, SummarizeNodesVariables>;
 
 export interface ListNodeNamesResult {
   readonly nodes: readonly NamedNode[];
 }
 export type ListNodeNamesVariables = Readonly<Record<string, never>>;
 export const LIST_NODE_NAMES =
-  'query ListNodeNames{nodes{id name devices{uuid model}}}' as Operation<ListNodeNamesResult, ListNodeNamesVariables>;
+  'query ListNodeNames{nodes{id name connected lastSeenAt devices{uuid model}}}' as Operation<ListNodeNamesResult, ListNodeNamesVariables>;
 
 export interface DrainNodeResult {
   readonly drainNode: {
