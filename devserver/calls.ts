@@ -9,7 +9,7 @@ import { PREFIX_HEADER } from '../lib/redirects.ts';
 import { messageOf } from '../lib/to-error.ts';
 import { JobKind, type Payload } from '../proto/gen/capstan/v1/common.ts';
 import type { HttpRequest, LocalWorker } from '../agent/local-workers.ts';
-import type { Answer, Done, JobQueue } from '../gateway/assembly/queue-api.ts';
+import type { JobResult, Done, JobQueue } from '../gateway/assembly/queue-api.ts';
 import type { DeclaredEndpoint } from '../compiler/discovery/declared.ts';
 import { excerptOf } from './excerpt.ts';
 import { inputViolation, isObject, isReadable, routeViolation } from './fit.ts';
@@ -153,7 +153,7 @@ function inputBytes(body: Buffer): Buffer {
   return body.subarray(input.start, input.end);
 }
 
-type EndedJob = Extract<Answer, { readonly job: unknown }>['job'];
+type EndedJob = Extract<JobResult, { readonly job: unknown }>['job'];
 
 async function jobEnd(queue: JobQueue, endpointId: string, jobId: string, input: Buffer): Promise<EndedJob> {
   let job = await requested(queue, {

@@ -154,7 +154,7 @@ export class Session {
     const identity = this.#rejoin ? undefined : this.#identity;
     this.#rejoin = false;
     this.#joining = identity === undefined;
-    this.#options.finder.turn();
+    this.#options.finder.switchCell();
     const owner = this.#options.finder.known();
     const attempt = owner.then(() => (this.#closed || identity !== undefined ? identity : this.#join()));
     attempt.then(

@@ -10,7 +10,7 @@ import { ToolError } from '../../terminal/tool-error.ts';
 import { certificateProblem } from './certificate-trust.ts';
 import { explainUnknownName } from './gateway-version.ts';
 import type { Operation } from './graphql/gen/operations.ts';
-import { callHttp, openHttp, type HttpAnswer, type HttpQuestion } from './http-call.ts';
+import { callHttp, openHttp, type HttpReply, type HttpRequest } from './http-call.ts';
 
 const CALL_MS = 30_000;
 /** Time limit for the gateway to store the bytes it received, ms. */
@@ -54,7 +54,7 @@ function brokeOff(cause: unknown): boolean {
 export function connectGateway(address: string, key: string): GatewayClient {
   const authorization = `Bearer ${key}`;
 
-  const call = (url: string, question: HttpQuestion): Promise<HttpAnswer> => reached(() => callHttp(url, question));
+  const call = (url: string, request: HttpRequest): Promise<HttpReply> => reached(() => callHttp(url, request));
 
   async function reached<T>(work: () => Promise<T>): Promise<T> {
     try {
@@ -121,13 +121,13 @@ export function connectGateway(address: string, key: string): GatewayClient {
 }
 
 /** Returns the stored offset; undefined when the response is not a gateway's. */
-function offsetOf({ headers }: HttpAnswer): number | undefined {
+function offsetOf({ headers }: HttpReply): number | undefined {
   const given = headers['upload-offset'];
   return typeof given === 'string' ? Number(given) : undefined;
 }
 
 /** A conflict: another client sent a part of the same build meanwhile, and the next attempt continues from there. */
-function uploadRefusal(address: string, { status, headers }: HttpAnswer, detail: string | undefined): CapstanError {
+function uploadRefusal(address: string, { status, headers }: HttpReply, detail: string | undefined): CapstanError {
   const given = headers['capstan-error'];
   const code = typeof given === 'string' && isErrorCode(given) ? given : codeOfStatus(status);
   return refusal(address, code === 'CONFLICT' ? 'UNAVAILABLE' : code, detail ?? `the upload failed with status ${status}`, undefined);

@@ -6,7 +6,7 @@ import { Readable } from 'node:stream';
 import { text as textOf } from 'node:stream/consumers';
 import { pipeline } from 'node:stream/promises';
 
-export interface HttpQuestion {
+export interface HttpRequest {
   readonly method: 'GET' | 'HEAD' | 'POST' | 'PATCH';
   readonly headers: Readonly<Record<string, string>>;
   /** A body in pieces needs a content-length header. */
@@ -17,20 +17,20 @@ export interface HttpQuestion {
   readonly signal?: AbortSignal | undefined;
 }
 
-export interface HttpAnswer {
+export interface HttpReply {
   readonly status: number;
   readonly headers: IncomingHttpHeaders;
   readonly text: string;
 }
 
 /** Rejects with the system's or the TLS error when there is no complete response. */
-export async function callHttp(url: string, question: HttpQuestion): Promise<HttpAnswer> {
-  const response = await openHttp(url, question);
+export async function callHttp(url: string, request: HttpRequest): Promise<HttpReply> {
+  const response = await openHttp(url, request);
   return { status: response.statusCode ?? 0, headers: response.headers, text: await textOf(response) };
 }
 
 /** Resolves with the response once its head is there; its body is to be read. */
-export async function openHttp(url: string, { method, headers, body, idleMs, signal }: HttpQuestion): Promise<IncomingMessage> {
+export async function openHttp(url: string, { method, headers, body, idleMs, signal }: HttpRequest): Promise<IncomingMessage> {
   const { request } = url.startsWith('https:') ? await import('node:https') : { request: plainRequest };
   const sent = request(url, { method, headers, signal });
   sent.setTimeout(idleMs, () => sent.destroy(new Error(`no data for ${idleMs} ms`)));

@@ -54,7 +54,7 @@ const answerSchema = z.discriminatedUnion('kind', [
   z.object({ kind: z.literal('syntax'), line: z.number(), message: z.string(), version: z.string() }),
 ]);
 
-type Answer = z.output<typeof answerSchema>;
+type ReaderResult = z.output<typeof answerSchema>;
 
 export type FoundInPython =
   | Exclude<Found, { kind: 'function' | 'class' }>
@@ -84,7 +84,7 @@ export async function findInPython(folder: string, module: Module, name: string,
   }
 }
 
-function readingOf({ style, parameters }: Extract<Answer, { kind: 'function' }>): Reading {
+function readingOf({ style, parameters }: Extract<ReaderResult, { kind: 'function' }>): Reading {
   switch (style) {
     case 'whole':
       return { style: CallStyle.WHOLE, parameters: [] };
@@ -100,7 +100,7 @@ function readingOf({ style, parameters }: Extract<Answer, { kind: 'function' }>)
  * @throws CapstanError UNAVAILABLE when it does not end: continuing without it would make the result of each attempt
  * differ.
  */
-async function runReader(folder: string, path: string, name: string, kind: string): Promise<Answer | undefined> {
+async function runReader(folder: string, path: string, name: string, kind: string): Promise<ReaderResult | undefined> {
   try {
     const { stdout } = await promisify(execFile)('python3', ['-I', READER, folder, path, name, kind], { timeout: TIMEOUT_MS });
     return answerSchema.safeParse(JSON.parse(stdout)).data;

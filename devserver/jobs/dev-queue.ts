@@ -7,7 +7,7 @@ import { fromPayloadMessage, type BlobReference, type Payload } from '../../lib/
 import { messageOf } from '../../lib/to-error.ts';
 import { JobState } from '../../proto/gen/capstan/v1/common.ts';
 import type { EndpointHealth, GetJob, Job, JobRef, ListJobsResponse, ReadStream, Submit } from '../../proto/gen/capstan/v1/jobs.ts';
-import type { Answer, ChannelRequest, Done, JobQueue } from '../../gateway/assembly/queue-api.ts';
+import type { JobResult, ChannelRequest, Done, JobQueue } from '../../gateway/assembly/queue-api.ts';
 import type { LocalWorker, LostTask, TaskResult } from '../../agent/local-workers.ts';
 import { DevJob, type JobEnd } from './dev-job.ts';
 import { IdempotencyKeys } from './idempotency-keys.ts';
@@ -281,7 +281,7 @@ export class DevQueue implements JobQueue {
   #wait(
     ticket: number,
     job: DevJob,
-    { waitMs, isMet, answer }: { readonly waitMs: number; readonly isMet: () => boolean; readonly answer: () => Answer },
+    { waitMs, isMet, answer }: { readonly waitMs: number; readonly isMet: () => boolean; readonly answer: () => JobResult },
     done: Done,
   ): void {
     if (waitMs === 0 || isMet()) {

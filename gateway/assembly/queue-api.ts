@@ -25,7 +25,7 @@ import { TrustedProxies } from '../http/forwarded.ts';
 
 export { checkBody } from '../http/guard.ts';
 export type { JobQueue } from '../http/services.ts';
-export type { Answer, ChannelRequest, Done, Operation } from '../jobs/channel.ts';
+export type { JobResult, ChannelRequest, Done, Operation } from '../jobs/channel.ts';
 
 export interface QueueApiOptions {
   readonly queue: JobQueue;

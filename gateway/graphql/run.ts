@@ -32,7 +32,7 @@ export interface GraphqlRequest {
   readonly variables?: Readonly<Record<string, unknown>> | null | undefined;
 }
 
-export interface GraphqlAnswer {
+export interface GraphqlReply {
   readonly status: number;
   readonly body: FormattedExecutionResult;
 }
@@ -51,7 +51,7 @@ export class GraphqlRunner {
     this.#log = log;
   }
 
-  async run(request: GraphqlRequest, deps: RootDeps): Promise<GraphqlAnswer> {
+  async run(request: GraphqlRequest, deps: RootDeps): Promise<GraphqlReply> {
     let document: DocumentNode;
     try {
       document = this.#document(request.query);

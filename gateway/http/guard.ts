@@ -48,7 +48,7 @@ export function createGuard(services: JobServices, access: Access, maxBytes: num
     done();
   }
 
-  async function slowly(request: FastifyRequest): Promise<Asked> {
+  async function authenticateUncached(request: FastifyRequest): Promise<Asked> {
     const key = await authenticator.authenticate(request.headers.authorization, peerOfRequest(request.raw, services.proxies));
     return { key, endpoint: await lookup.endpointOf(key, endpointId(request)) };
   }
@@ -60,7 +60,7 @@ export function createGuard(services: JobServices, access: Access, maxBytes: num
       decide(request, reply, { key, endpoint }, done);
       return;
     }
-    slowly(request).then(
+    authenticateUncached(request).then(
       (found) => {
         decide(request, reply, found, done);
       },

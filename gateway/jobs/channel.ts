@@ -37,10 +37,10 @@ import { StreamCursors } from './stream-cursors.ts';
 /** The request; the channel adds the request id. */
 export type Operation = Exclude<NonNullable<JobRequest['operation']>, { $case: 'abandon' }>;
 
-export type Answer = { readonly job: Job } | { readonly stream: StreamPart };
+export type JobResult = { readonly job: Job } | { readonly stream: StreamPart };
 
 /** Called exactly once, never before `request` has returned, unless the request is abandoned. */
-export type Done = (error: CapstanError | null, answer: Answer | null) => void;
+export type Done = (error: CapstanError | null, answer: JobResult | null) => void;
 
 export interface ChannelOptions {
   /** Count of pending requests. */

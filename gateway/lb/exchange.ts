@@ -1,7 +1,7 @@
 /**
  * One request of a caller and its response, over an agent's stream:
  *
- *   seeking ──a worker is free──▶ sent ──first frame of the worker──▶ accepted ──▶ over
+ *   waiting ──a worker is free──▶ sent ──first frame of the worker──▶ accepted ──▶ over
  *      ▲                           │
  *      └── the agent did not take it (nothing reached the function) ──┘
  *
@@ -77,7 +77,7 @@ export class Exchange implements WaitingRequest<AgentLink>, LinkedRequest {
   #window = WINDOW_BYTES;
   #worker: PoolWorker<AgentLink> | undefined;
   #number = 0;
-  #unseek: () => void = () => undefined;
+  #cancelWait: () => void = () => undefined;
   #timer: NodeJS.Timeout | undefined;
   /** Bytes of the response without granted credit. */
   #owed = 0;
@@ -108,7 +108,7 @@ export class Exchange implements WaitingRequest<AgentLink>, LinkedRequest {
   start(body: Buffer, ended: boolean): void {
     if (body.length > 0) this.#retain(body);
     this.#ended = ended;
-    this.#seek();
+    this.#requestWorker();
   }
 
   /** Adds a part of the body; returns false when no more may be pushed until `onReady`. */
@@ -139,7 +139,7 @@ export class Exchange implements WaitingRequest<AgentLink>, LinkedRequest {
   abandon(why: string): void {
     if (this.#over) return;
     this.#over = true;
-    this.#unseek();
+    this.#cancelWait();
     clearTimeout(this.#timer);
     if (this.#worker !== undefined) {
       this.#send({ $case: 'abort', value: { code: 'CONFLICT', message: why, untouched: false } }, 0);
@@ -192,7 +192,7 @@ export class Exchange implements WaitingRequest<AgentLink>, LinkedRequest {
           // The next worker has its whole time.
           clearTimeout(this.#timer);
           this.#timer = undefined;
-          this.#seek();
+          this.#requestWorker();
         } else this.#fail(new CapstanError(isErrorCode(code) ? code : 'WORKER_LOST', message));
         break;
       }
@@ -266,8 +266,8 @@ export class Exchange implements WaitingRequest<AgentLink>, LinkedRequest {
     return !wasReset;
   }
 
-  #seek(): void {
-    this.#unseek = this.#options.pools.seek(this.#options.endpointId, this);
+  #requestWorker(): void {
+    this.#cancelWait = this.#options.pools.requestWorker(this.#options.endpointId, this);
   }
 
   #retain(bytes: Buffer): void {

@@ -237,7 +237,7 @@ export class LoadBalancer {
       else refused(error);
       return;
     }
-    this.#slowly(address, request, presented).then(
+    this.#lookUpUncached(address, request, presented).then(
       ({ endpoint, key: found }) => {
         const error = this.#refusal(endpoint, endpointId, found);
         if (error === null && endpoint !== undefined) admitted(endpoint);
@@ -261,7 +261,7 @@ export class LoadBalancer {
     return lookup.knownEndpointOf(key, endpointId) ?? byId;
   }
 
-  async #slowly(
+  async #lookUpUncached(
     { endpointId, pathForm }: LbAddress,
     request: IncomingMessage,
     presented: Presented,

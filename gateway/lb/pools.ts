@@ -77,7 +77,7 @@ interface Pool<Host extends WorkerHost> {
 
 /** What a request finds a worker by. */
 interface Choice<Host extends WorkerHost> {
-  readonly seeker: WaitingRequest<Host>;
+  readonly waiting: WaitingRequest<Host>;
   readonly now: number;
   readonly reserved?: ReadonlySet<PoolWorker<Host>>;
 }
@@ -101,39 +101,39 @@ export class Pools<Host extends WorkerHost> {
   }
 
   /** Finds a worker for a request, or lets it wait. The returned function removes it again. */
-  seek(endpointId: string, seeker: WaitingRequest<Host>): () => void {
+  requestWorker(endpointId: string, waiting: WaitingRequest<Host>): () => void {
     const pool = this.#poolOf(endpointId);
     const now = this.#settings.now();
-    const worker = pool.held.size === 0 ? this.#choose(endpointId, pool, { seeker, now }) : undefined;
+    const worker = pool.held.size === 0 ? this.#choose(endpointId, pool, { waiting, now }) : undefined;
     if (worker !== undefined) {
-      seeker.waitingSince ??= this.#settings.now();
-      this.#use(pool, worker, seeker);
-      seeker.placed(worker);
+      waiting.waitingSince ??= this.#settings.now();
+      this.#use(pool, worker, waiting);
+      waiting.placed(worker);
       return () => undefined;
     }
-    const refusal = this.#refusalOf(endpointId, pool, seeker);
+    const refusal = this.#refusalOf(endpointId, pool, waiting);
     if (refusal !== undefined) {
-      this.#refuse(endpointId, pool, [{ seeker, refusal }]);
+      this.#refuse(endpointId, pool, [{ waiting, refusal }]);
       return () => undefined;
     }
-    const cameBefore = seeker.waitingSince !== undefined;
+    const cameBefore = waiting.waitingSince !== undefined;
     if (!cameBefore && pool.held.size >= this.#settings.maxHeld) {
-      seeker.refused(
+      waiting.refused(
         new CapstanError('UNAVAILABLE', `the endpoint already has ${pool.held.size} requests waiting for a worker`, { retryAfterMs: 1000 }),
       );
       return () => undefined;
     }
-    seeker.waitingSince ??= this.#settings.now();
-    if (seeker.alone) seeker.aloneSince ??= this.#settings.now();
+    waiting.waitingSince ??= this.#settings.now();
+    if (waiting.alone) waiting.aloneSince ??= this.#settings.now();
     // One that waits for a worker of its own keeps no other from a free slot.
     const mayOvertake = pool.held.size > 0 && hasRoom(pool.workers.values());
-    if (cameBefore) pool.held = new Set([...pool.held, seeker].sort((one, other) => sinceOf(one) - sinceOf(other)));
-    else pool.held.add(seeker);
+    if (cameBefore) pool.held = new Set([...pool.held, waiting].sort((one, other) => sinceOf(one) - sinceOf(other)));
+    else pool.held.add(waiting);
     this.#settings.onChange(endpointId, pool.held.size === 1);
     if (mayOvertake) this.serve(endpointId);
     else this.#arm(endpointId, pool, now);
     return () => {
-      if (pool.held.delete(seeker)) this.#settings.onChange(endpointId, false);
+      if (pool.held.delete(waiting)) this.#settings.onChange(endpointId, false);
     };
   }
 
@@ -200,18 +200,18 @@ export class Pools<Host extends WorkerHost> {
     const reserved = new Set<PoolWorker<Host>>();
     // One time for the choice and the timer: a worker that may be tried again between the two would be forgotten.
     const now = this.#settings.now();
-    for (const seeker of pool.held) {
-      const worker = this.#choose(endpointId, pool, { seeker, now, reserved });
+    for (const waiting of pool.held) {
+      const worker = this.#choose(endpointId, pool, { waiting, now, reserved });
       if (worker === undefined) {
-        const emptied = this.#emptiedFor(endpointId, pool, seeker, reserved);
+        const emptied = this.#emptiedFor(endpointId, pool, waiting, reserved);
         if (emptied !== undefined) reserved.add(emptied);
         // It waits for a worker of its own, or for a function that only the new release has; others need not wait.
         if (hasRoom(pool.workers.values(), reserved)) continue;
         break;
       }
-      pool.held.delete(seeker);
-      this.#use(pool, worker, seeker);
-      seeker.placed(worker);
+      pool.held.delete(waiting);
+      this.#use(pool, worker, waiting);
+      waiting.placed(worker);
     }
     this.#arm(endpointId, pool, now);
   }
@@ -220,12 +220,12 @@ export class Pools<Host extends WorkerHost> {
   recheck(only?: string): void {
     for (const [endpointId, pool] of this.#pools) {
       if (pool.held.size === 0 || (only !== undefined && only !== endpointId)) continue;
-      const refused = [...pool.held].flatMap((seeker) => {
-        const refusal = this.#refusalOf(endpointId, pool, seeker);
-        return refusal === undefined ? [] : [{ seeker, refusal }];
+      const refused = [...pool.held].flatMap((waiting) => {
+        const refusal = this.#refusalOf(endpointId, pool, waiting);
+        return refusal === undefined ? [] : [{ waiting, refusal }];
       });
       if (refused.length === 0) continue;
-      for (const { seeker } of refused) pool.held.delete(seeker);
+      for (const { waiting } of refused) pool.held.delete(waiting);
       this.#refuse(endpointId, pool, refused);
     }
   }
@@ -234,11 +234,11 @@ export class Pools<Host extends WorkerHost> {
   #refuse(
     endpointId: string,
     pool: Pool<Host>,
-    refused: readonly { readonly seeker: WaitingRequest<Host>; readonly refusal: CapstanError }[],
+    refused: readonly { readonly waiting: WaitingRequest<Host>; readonly refusal: CapstanError }[],
   ): void {
     const isFirst = !this.#hasDemand(pool);
     pool.refusedAt = this.#settings.now();
-    for (const { seeker, refusal } of refused) seeker.refused(refusal);
+    for (const { waiting, refusal } of refused) waiting.refused(refusal);
     this.#settings.onChange(endpointId, isFirst);
     this.#arm(endpointId, pool, this.#settings.now());
   }
@@ -280,9 +280,9 @@ export class Pools<Host extends WorkerHost> {
   close(error: CapstanError): void {
     for (const pool of this.#pools.values()) {
       clearTimeout(pool.timer);
-      for (const seeker of pool.held) {
-        pool.held.delete(seeker);
-        seeker.refused(error);
+      for (const waiting of pool.held) {
+        pool.held.delete(waiting);
+        waiting.refused(error);
       }
     }
   }
@@ -312,7 +312,7 @@ export class Pools<Host extends WorkerHost> {
   #choose(
     endpointId: string,
     pool: Pool<Host>,
-    { seeker: { functionName: fn, alone }, now, reserved = NONE }: Choice<Host>,
+    { waiting: { functionName: fn, alone }, now, reserved = NONE }: Choice<Host>,
   ): PoolWorker<Host> | undefined {
     const release = this.#settings.releaseOf(endpointId);
     let best: PoolWorker<Host> | undefined;
@@ -386,11 +386,11 @@ export class Pools<Host extends WorkerHost> {
 
   #due(endpointId: string, pool: Pool<Host>): void {
     const { holdMs, now } = this.#settings;
-    for (const seeker of pool.held) {
-      if (sinceOf(seeker) + holdMs > now()) break;
-      pool.held.delete(seeker);
+    for (const waiting of pool.held) {
+      if (sinceOf(waiting) + holdMs > now()) break;
+      pool.held.delete(waiting);
       this.#settings.onChange(endpointId, false);
-      seeker.refused(new CapstanError('UNAVAILABLE', `no worker became free within ${holdMs / 1000} s`, { retryAfterMs: 5000 }));
+      waiting.refused(new CapstanError('UNAVAILABLE', `no worker became free within ${holdMs / 1000} s`, { retryAfterMs: 5000 }));
     }
     this.serve(endpointId);
   }

@@ -16,7 +16,7 @@ import { JobKind, JobState, type Payload as PayloadMessage } from '../../proto/g
 import type { Reservation } from '../../lib/shared-budget.ts';
 import type { Job, StreamCursor, StreamPart } from '../../proto/gen/capstan/v1/jobs.ts';
 import type { JobQueue } from '../http/services.ts';
-import type { Answer, Operation } from '../jobs/channel.ts';
+import type { JobResult, Operation } from '../jobs/channel.ts';
 import { jobAsOpenAi, OpenAiError, refusalAsOpenAi } from '../http/openai-errors.ts';
 
 /** The longest lifetime of a job. */
@@ -83,7 +83,7 @@ export class OpenAiJob {
         ...(trace === '' ? {} : { trace }),
       },
     };
-    const done = (error: CapstanError | null, answer: Answer | null): void => {
+    const done = (error: CapstanError | null, answer: JobResult | null): void => {
       this.#settled = true;
       if (error === null && answer !== null && 'job' in answer) resolve(answer.job);
       else reject(error ?? new CapstanError('INTERNAL', 'unexpected reply type from the scheduler'));
@@ -140,7 +140,7 @@ export class OpenAiJob {
     this.#deps.channel.abandon(this.#submitTicket);
     // Sent on the same stream as the submission, hence after it: the reply shows whether the job exists.
     const operation: Operation = { $case: 'get', value: { jobId: this.id, waitMs: 0 } };
-    const found = (error: CapstanError | null, answer: Answer | null): void => {
+    const found = (error: CapstanError | null, answer: JobResult | null): void => {
       if (error?.code === 'NOT_FOUND') return;
       if (error !== null) {
         this.#deps.onUncancelled(this.id, error);
@@ -188,7 +188,7 @@ export class OpenAiJob {
         return;
       }
       const operation: Operation = { $case: 'stream', value: { jobId: this.id, waitMs: READ_WAIT_MS, ...this.#place() } };
-      const done = (error: CapstanError | null, answer: Answer | null): void => {
+      const done = (error: CapstanError | null, answer: JobResult | null): void => {
         this.#pending = null;
         if (error === null && answer !== null && 'stream' in answer) resolve(answer.stream);
         else reject(error ?? new CapstanError('INTERNAL', 'unexpected reply type from the scheduler'));

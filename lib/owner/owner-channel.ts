@@ -34,7 +34,7 @@ export class OwnerChannel implements ChannelInterface {
   constructor(finder: OwnerFinder, options: ChannelOptions) {
     this.#finder = finder;
     this.#options = options;
-    const stops = [finder.onOwner((owner) => this.#connect(owner)), finder.onTurn(() => this.#leave())];
+    const stops = [finder.onOwner((owner) => this.#connect(owner)), finder.onCellSwitch(() => this.#leave())];
     this.#stop = () => stops.forEach((stop) => stop());
     this.#look = setInterval(() => this.#ask(), LOOK_MS).unref();
     if (finder.owner !== undefined) this.#connect(finder.owner);

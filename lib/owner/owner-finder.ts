@@ -49,7 +49,7 @@ export class OwnerFinder {
   readonly #fixed: Candidate | undefined;
   readonly #probes = new Map<string, Probe>();
   readonly #listeners = new Set<(owner: Candidate) => void>();
-  readonly #turnListeners = new Set<() => void>();
+  readonly #cellSwitchListeners = new Set<() => void>();
   #candidates: readonly Candidate[] = [];
   #owner: Candidate | undefined;
   #mode: Mode = 'searching';
@@ -81,22 +81,22 @@ export class OwnerFinder {
    * Turns to the owner of another cell, if it is to look for one by now. The terms of two cells cannot be compared: those of
    * the first are forgotten, with everything that its schedulers could still say.
    */
-  turn(): void {
+  switchCell(): void {
     const cell = this.#options.cell();
     if (this.#mode === 'closed' || cell === this.#cell) return;
     this.#cell = cell;
     this.#owner = undefined;
     this.#left = undefined;
-    for (const listener of [...this.#turnListeners]) listener();
+    for (const listener of [...this.#cellSwitchListeners]) listener();
     this.#term = undefined;
     if (this.#fixed !== undefined) this.#follow(this.#fixed);
     else this.#search(undefined, 'the node belongs to another cell');
   }
 
   /** Calls `listener` when the owner of another cell is looked for. Returns what ends that. */
-  onTurn(listener: () => void): () => void {
-    this.#turnListeners.add(listener);
-    return () => void this.#turnListeners.delete(listener);
+  onCellSwitch(listener: () => void): () => void {
+    this.#cellSwitchListeners.add(listener);
+    return () => void this.#cellSwitchListeners.delete(listener);
   }
 
   get setting(): string {
@@ -193,7 +193,7 @@ export class OwnerFinder {
     this.#mode = 'closed';
     this.#owner = undefined;
     this.#listeners.clear();
-    this.#turnListeners.clear();
+    this.#cellSwitchListeners.clear();
     this.#endProbes();
   }
 

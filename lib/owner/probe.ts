@@ -44,7 +44,7 @@ export interface HealthReply {
   readonly term: bigint | undefined;
 }
 
-export interface HealthQuestion {
+export interface HealthProbe {
   readonly credentials: ChannelCredentials;
   readonly service: string;
   readonly timeoutMs?: number;
@@ -57,10 +57,7 @@ export function nameOptions({ authority }: Candidate): ChannelOptions {
 }
 
 /** Requests the health once over an open channel. Rejects with the call's error. */
-export function checkHealth(
-  channel: ChannelInterface,
-  { credentials, service, timeoutMs = CHECK_MS }: HealthQuestion,
-): Promise<HealthReply> {
+export function checkHealth(channel: ChannelInterface, { credentials, service, timeoutMs = CHECK_MS }: HealthProbe): Promise<HealthReply> {
   const client = new Client(channel.getTarget(), credentials, { channelOverride: channel });
   return new Promise((resolve, reject) => {
     let term: bigint | undefined;

@@ -78,13 +78,13 @@ test('a worker that fills its share is refused, and another one posts its result
   const { post, posts, chunks } = await workers(t, { bodyMemoryBytes: 4 * MEBIBYTE });
   const whole = `{"output":"${'x'.repeat(MEBIBYTE - 13)}"}`;
   const held = [1, 2].map((n) => post('w1', `j${n}`, whole.length, whole, 'job-stream'));
-  const letGo = [await chunks.next(() => true), await chunks.next(() => true, 1)];
+  const releases = [await chunks.next(() => true), await chunks.next(() => true, 1)];
   const refused = await post('w1', 'j3', whole.length, whole).answer();
   t.regex(refused, /^HTTP\/1\.1 503 /);
   t.regex(refused, /retry-after: 1\r\n/);
   t.regex(refused, /request bodies of this worker already use its share/);
   t.regex(await post('w2', 'j', whole.length, whole).answer(), /^HTTP\/1\.1 200 /);
-  for (const each of letGo) each();
+  for (const each of releases) each();
   for (const each of held) t.regex(await each.answer(), /^HTTP\/1\.1 200 /);
   // All of it is given back.
   for (const jobId of ['j3', 'j4']) t.regex(await post('w1', jobId, whole.length, whole).answer(), /^HTTP\/1\.1 200 /);

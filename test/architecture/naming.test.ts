@@ -1,5 +1,5 @@
 /** Naming style that the linter has no rule for: a module's constants are in SCREAMING_SNAKE_CASE, and no file is a bucket. */
-import { readFileSync } from 'node:fs';
+import { globSync, readFileSync } from 'node:fs';
 import { basename, join } from 'node:path';
 
 import test from 'ava';
@@ -75,7 +75,7 @@ test('the rule for constants sees numbers, texts, patterns and arithmetic, and l
 
 /** Former names of things that have the field's own name now, and that name. */
 const FORMER_NAMES: Readonly<Record<string, RegExp>> = {
-  'MAX_…': /\bMOST(_[A-Z0-9_]+)?\b/,
+  'MAX_…': /\b_?MOST(_[A-Z0-9_]+)?\b/,
   'cancel…': /\bcallOff[A-Z]?\w*/,
   'release…': /\bletGo\b/,
   '…Spec': /\b[A-Z][A-Za-z]*Order\b/,
@@ -90,19 +90,36 @@ const FORMER_NAMES: Readonly<Record<string, RegExp>> = {
   finishAttempt: /\bconclude\b/,
   requireOwner: /\bmustBe(Up|Open)\b/,
   notifyIdle: /\btellQuiet\b/,
+  'requestWorker, cancelWait': /\bunseek\b|\bseek(er|ing)?\b/,
+  'switchCell, onCellSwitch': /\bonTurn\b|finder\.turn\(/,
+  '…Uncached': /\bslowly\(/,
+  'StoreRequest, HttpRequest, HealthProbe': /\b(Question[:;<]|(Http|Health|Search)Question\b)/,
+  'StoreReply, HttpReply, JobResult': /\b(Http|Graphql)Answer\b/,
 };
 
+/** Sources of all parts, tests, benches and the console, Python and pages; not what is generated, and not records of what was. */
+function namedFiles(): string[] {
+  const patterns = [
+    '{test,bench,tools,deploy,console/src,compiler,devserver,supervisor,terminal}/**/*.{ts,tsx,mjs}',
+    '{sdk,agent}/**/*.py',
+  ];
+  const others = globSync([...patterns, 'docs/*.md', '*.md'], {
+    cwd: root,
+    exclude: (name) => /(^|\/)(node_modules|dist)(\/|$)/.test(name),
+  });
+  return [...new Set([...sourceFiles(), ...others])].filter(
+    (file) => file !== 'test/architecture/naming.test.ts' && file !== 'CHANGELOG.md' && !/(^|\/)gen\//.test(file),
+  );
+}
+
 test('no former name comes back', (t) => {
-  const own = 'test/architecture/naming.test.ts';
-  const found = sourceFiles()
-    .filter((file) => file !== own && !file.startsWith('proto/gen/'))
-    .flatMap((file) => {
-      const source = readFileSync(join(root, file), 'utf8');
-      return Object.entries(FORMER_NAMES).flatMap(([name, former]) => {
-        const [word] = former.exec(source) ?? [];
-        return word === undefined ? [] : [`${file}: ${word} is ${name} now`];
-      });
+  const found = namedFiles().flatMap((file) => {
+    const source = readFileSync(join(root, file), 'utf8');
+    return Object.entries(FORMER_NAMES).flatMap(([name, former]) => {
+      const [word] = former.exec(source) ?? [];
+      return word === undefined ? [] : [`${file}: ${word} is ${name} now`];
     });
+  });
   t.deepEqual(found, []);
 });
 

@@ -25,7 +25,7 @@ const why = missing.length === 0 ? '' : ` (skipped: ${missing.join(' and ')} can
 const SITE = readFileSync(join(import.meta.dirname, '../../deploy/nginx/capstan.conf'), 'utf8');
 const LB_HOST = 'web.lb.example.org';
 
-interface Front extends LbSetup {
+interface NginxSetup extends LbSetup {
   /** The other gateway of the upstream, of two. */
   readonly second: Gateway | null;
   /** Sends by HTTPS to nginx, whatever the host; the caller ends it. */
@@ -47,10 +47,10 @@ function siteFor(folder: string, gateways: readonly string[], plainPort: number,
   }, SITE);
 }
 
-async function front(
+async function startNginx(
   t: ExecutionContext,
   { gateways = 1, ...settings }: { gateways?: 1 | 2 } & Record<string, unknown> = {},
-): Promise<Front> {
+): Promise<NginxSetup> {
   const folder = mkdtempSync(join(tmpdir(), 'capstan-nginx-'));
   const all = { trustedProxies: '127.0.0.1', lbDomain: 'lb.example.org', lbMaxBodyBytes: 300_000, ...settings };
   const made = await setupLb(t, all, LB_HOST);
@@ -88,7 +88,7 @@ async function front(
     rmSync(folder, { recursive: true, force: true });
   });
   const ca = readFileSync(join(folder, 'fullchain.pem'));
-  const send: Front['send'] = ({ host, headers, ...options }) =>
+  const send: NginxSetup['send'] = ({ host, headers, ...options }) =>
     request({
       host: '127.0.0.1',
       port,
@@ -121,7 +121,7 @@ async function read(sent: ClientRequest): Promise<Whole> {
 }
 
 withNginx(`nginx with deploy/nginx/capstan.conf passes the API and endpoints on as they are, and bodies as they come${why}`, async (t) => {
-  const { send, invokeAddress, gateway, scheduler } = await front(t);
+  const { send, invokeAddress, gateway, scheduler } = await startNginx(t);
   const agent = new FakeAgent(t, invokeAddress).serve('web', { w1: 8 });
   const answering = (act: (taken: Taken) => void): void => void (agent.onRequest = act);
 
@@ -206,7 +206,7 @@ withNginx(`nginx with deploy/nginx/capstan.conf passes the API and endpoints on 
 });
 
 withNginx(`two gateways behind nginx: one may stop under load, and no caller gets an error${why}`, async (t) => {
-  const { send, gateway, second } = await front(t, { gateways: 2, closeGraceMs: 5_000 });
+  const { send, gateway, second } = await startNginx(t, { gateways: 2, closeGraceMs: 5_000 });
   const body = '{"input":{"n":1}}';
   const headers = { 'content-type': 'application/json', 'content-length': String(body.length) };
   const submit = async (): Promise<number> => {

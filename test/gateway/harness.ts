@@ -6,7 +6,7 @@ import { Agent } from 'undici';
 
 import { readConfig } from '../../gateway/config.ts';
 import { start, type Gateway } from '../../gateway/assembly/start.ts';
-import { answerTo, type HttpAnswer } from '../support/http-answer.ts';
+import { answerTo, type HttpReply } from '../support/http-answer.ts';
 import { FakeScheduler, TOKEN } from './fake-scheduler.ts';
 
 export const KEY = 'key-of-tests';
@@ -24,7 +24,7 @@ export interface Setup {
   readonly scheduler: FakeScheduler;
   readonly gateway: Gateway;
   /** One connection, kept alive: what comes after a refusal runs over the same socket. */
-  call(method: string, path: string, options?: CallOptions): Promise<HttpAnswer>;
+  call(method: string, path: string, options?: CallOptions): Promise<HttpReply>;
 }
 
 /** Starts both, waits until the gateway has read the directory, and cleans up with the test. */

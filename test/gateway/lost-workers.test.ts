@@ -80,8 +80,8 @@ test('a worker that always has requests takes no others once a suspect has waite
   const pools = new Pools<WorkerHost>({ now: () => now, maxHeld: 10, holdMs: 60_000, releaseOf: () => 'r1', onChange: () => undefined });
   const placed: [string, PoolWorker<WorkerHost>][] = [];
   const names = (): string[] => placed.map(([name]) => name);
-  const seek = (name: string, alone = false): void =>
-    void pools.seek('web', {
+  const requestWorker = (name: string, alone = false): void =>
+    void pools.requestWorker('web', {
       functionName: 'fn',
       waitingSince: undefined,
       alone,
@@ -94,13 +94,13 @@ test('a worker that always has requests takes no others once a suspect has waite
     for (const [each, worker] of placed) if (each === name) pools.release(worker, false);
   };
   pools.setServing({ node: 'n' }, [{ workerId: 'w1', endpointId: 'web', releaseId: 'r1', slots: 2, functions: ['fn'] }]);
-  seek('a');
-  seek('suspect', true);
-  seek('b');
+  requestWorker('a');
+  requestWorker('suspect', true);
+  requestWorker('b');
   t.deepEqual(names(), ['a', 'b'], 'others pass it at first');
   now = 1_000;
   end('a');
-  seek('c');
+  requestWorker('c');
   t.deepEqual(names(), ['a', 'b']);
   end('b');
   t.deepEqual(names(), ['a', 'b', 'suspect']);
@@ -123,9 +123,9 @@ test('a request that looks for a worker in the moment before it may be tried aga
     });
     t.teardown(() => pools.close(new CapstanError('UNAVAILABLE', 'over')));
     pools.setServing({ node: 'n' }, [{ workerId: 'w1', endpointId: 'web', releaseId: 'r1', slots: 2, functions: ['fn'] }]);
-    const seek = (): Promise<PoolWorker<WorkerHost>> =>
+    const requestWorker = (): Promise<PoolWorker<WorkerHost>> =>
       new Promise((placed, reject) =>
-        pools.seek('web', {
+        pools.requestWorker('web', {
           functionName: 'fn',
           waitingSince: undefined,
           alone: false,
@@ -135,11 +135,11 @@ test('a request that looks for a worker in the moment before it may be tried aga
           refused: reject,
         }),
       );
-    const worker = await seek();
+    const worker = await requestWorker();
     pools.release(worker, true);
     tick = 0.01;
     now = worker.notBefore - tick * looks;
-    t.is(await seek(), worker, `${looks} looks before it`);
+    t.is(await requestWorker(), worker, `${looks} looks before it`);
   }
 });
 
@@ -155,8 +155,8 @@ function standing(releases: Readonly<Record<string, string>>) {
   });
   const placed: string[] = [];
   const workers = new Map<string, PoolWorker<WorkerHost>>();
-  const seek = (name: string, alone = false): void =>
-    void pools.seek('web', {
+  const requestWorker = (name: string, alone = false): void =>
+    void pools.requestWorker('web', {
       functionName: 'fn',
       waitingSince: undefined,
       alone,
@@ -174,13 +174,13 @@ function standing(releases: Readonly<Record<string, string>>) {
   }));
   pools.setServing({ node: 'n' }, served);
   const workerOf = (name: string): PoolWorker<WorkerHost> => workers.get(name) ?? ({} as never);
-  return { pools, clock, placed, seek, workerOf };
+  return { pools, clock, placed, requestWorker, workerOf };
 }
 
 test('a response that goes on shares its worker again', (t) => {
-  const { pools, placed, seek, workerOf } = standing({ w1: 'r2' });
-  seek('socket', true);
-  seek('other');
+  const { pools, placed, requestWorker, workerOf } = standing({ w1: 'r2' });
+  requestWorker('socket', true);
+  requestWorker('other');
   t.deepEqual(placed, ['socket w1']);
   pools.share(workerOf('socket'));
   t.deepEqual(placed, ['socket w1', 'other w1']);
@@ -188,11 +188,11 @@ test('a response that goes on shares its worker again', (t) => {
 });
 
 test('a worker that never empties is kept for a suspect for a bounded time', (t) => {
-  const { pools, clock, placed, seek } = standing({ w1: 'r2' });
-  seek('socket');
-  seek('suspect', true);
+  const { pools, clock, placed, requestWorker } = standing({ w1: 'r2' });
+  requestWorker('socket');
+  requestWorker('suspect', true);
   clock.now = 5_000;
-  seek('a');
+  requestWorker('a');
   t.deepEqual(placed, ['socket w1'], 'it is kept');
   clock.now = 11_000;
   pools.serve('web');
@@ -201,12 +201,12 @@ test('a worker that never empties is kept for a suspect for a bounded time', (t)
 });
 
 test('a suspect waits for a worker of the present release, not for one that it does not get', (t) => {
-  const { pools, clock, placed, seek, workerOf } = standing({ old: 'r1', new: 'r2' });
-  seek('a');
+  const { pools, clock, placed, requestWorker, workerOf } = standing({ old: 'r1', new: 'r2' });
+  requestWorker('a');
   t.deepEqual(placed, ['a new']);
-  seek('suspect', true);
+  requestWorker('suspect', true);
   clock.now = 2_000;
-  seek('b');
+  requestWorker('b');
   pools.release(workerOf('a'), false);
   t.deepEqual(placed, ['a new', 'suspect new']);
   pools.close(new CapstanError('UNAVAILABLE', 'over'));

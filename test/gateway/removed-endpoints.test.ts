@@ -31,7 +31,7 @@ test('pools that hold nothing are dropped with the next new one', (t) => {
     releaseOf: () => 'r1',
     onChange: () => undefined,
   });
-  const seeker = {
+  const waiting = {
     waitingSince: undefined,
     alone: false,
     hasKey: true,
@@ -40,9 +40,9 @@ test('pools that hold nothing are dropped with the next new one', (t) => {
     placed: () => undefined,
     refused: () => undefined,
   };
-  for (let n = 0; n < 50; n++) pools.seek(`ep${n}`, { ...seeker })();
-  const leave = pools.seek('busy', { ...seeker });
-  for (let n = 50; n < 100; n++) pools.seek(`ep${n}`, { ...seeker })();
+  for (let n = 0; n < 50; n++) pools.requestWorker(`ep${n}`, { ...waiting })();
+  const leave = pools.requestWorker('busy', { ...waiting });
+  for (let n = 50; n < 100; n++) pools.requestWorker(`ep${n}`, { ...waiting })();
   t.deepEqual([...pools.endpoints()], ['busy', 'ep99']);
   t.is(pools.level('busy').held, 1);
   leave();

@@ -19,8 +19,8 @@ test('a request waits while one node may serve it, and is refused once none may,
     refusalOf: (id, hasKey) => nodes.refusal(id, hasKey),
   });
   const refused: CapstanError[] = [];
-  const seek = (): (() => void) =>
-    pools.seek('web', {
+  const requestWorker = (): (() => void) =>
+    pools.requestWorker('web', {
       functionName: '',
       waitingSince: undefined,
       alone: false,
@@ -29,23 +29,23 @@ test('a request waits while one node may serve it, and is refused once none may,
       placed: () => t.fail(),
       refused: (error) => refused.push(error),
     });
-  seek();
+  requestWorker();
   nodes.set('default', [lost('one')]);
   t.is(refused.length, 0);
   // Another cell's list does not replace this one's.
   nodes.set('second', [lost('two')]);
   t.is(refused.length, 1);
   t.regex(refused[0]?.message ?? '', /run on one-name, two-name, whose agent does not reach this gateway/);
-  seek();
+  requestWorker();
   t.deepEqual([refused.length, refused[1]?.retryAfterMs], [2, 10_000]);
   nodes.set('default', []);
-  const stop = seek();
+  const stop = requestWorker();
   t.is(refused.length, 2);
   stop();
   // A worker of another release may serve, whatever the scheduler placed.
   nodes.set('default', [lost('one')]);
   pools.setServing({ node: 'three' }, [{ workerId: 'w', endpointId: 'web', releaseId: 'r0', slots: 0, functions: ['fn'] }]);
-  const last = pools.seek('web', {
+  const last = pools.requestWorker('web', {
     functionName: 'other',
     waitingSince: undefined,
     alone: false,

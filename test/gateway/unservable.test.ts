@@ -21,8 +21,8 @@ test('requests that wait and later ones are refused, and count as one that waits
   });
   const refused: CapstanError[] = [];
   const placed: string[] = [];
-  const seek = (): (() => void) =>
-    pools.seek('web', {
+  const requestWorker = (): (() => void) =>
+    pools.requestWorker('web', {
       functionName: '',
       waitingSince: undefined,
       alone: false,
@@ -31,11 +31,11 @@ test('requests that wait and later ones are refused, and count as one that waits
       placed: (worker) => placed.push(worker.id),
       refused: (error) => refused.push(error),
     });
-  seek();
+  requestWorker();
   unservable.set('default', [broken]);
   t.is(refused[0]?.message, 'no worker serves the endpoint: its workers do not start: no module named x');
   t.is(refused[0]?.retryAfterMs, 8_000);
-  seek();
+  requestWorker();
   t.is(refused.length, 2);
   t.is(reported.at(-1), 'web 1');
   t.is(pools.level('web').held, 0, 'nobody waits');
@@ -45,11 +45,11 @@ test('requests that wait and later ones are refused, and count as one that waits
   t.is(pools.demand('web').held, 0);
   // Another cell's list does not replace this one's.
   unservable.set('second', []);
-  seek();
+  requestWorker();
   t.is(refused.length, 3);
   // A worker that started serves, whatever the scheduler last said.
   pools.setServing({ node: 'one' }, [{ workerId: 'w', endpointId: 'web', releaseId: 'r1', slots: 1, functions: [] }]);
-  seek();
+  requestWorker();
   t.deepEqual(placed, ['w']);
   t.is(pools.demand('web').held, 0);
   pools.close(refused[0] as CapstanError);

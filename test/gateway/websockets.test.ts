@@ -23,20 +23,26 @@ interface Handshake {
   readonly after?: string;
 }
 
-interface Front extends LbSetup {
+interface LbGateway extends LbSetup {
   readonly agent: FakeAgent;
   open(handshake?: Handshake): RawConnection;
 }
 
 /** An endpoint `own` whose workers listen themselves, and that says 101 to whoever asks. */
-async function front(t: ExecutionContext, settings: Record<string, unknown> = {}, slots = 64): Promise<Front> {
+async function lbGateway(t: ExecutionContext, settings: Record<string, unknown> = {}, slots = 64): Promise<LbGateway> {
   const made = await setupLb(t, settings);
   made.scheduler.addEndpoint('own', 'acc', EndpointKind.LOAD_BALANCED);
   const agent = new FakeAgent(t, made.invokeAddress).serve('own', { s1: slots });
   agent.onRequest = (taken) => switchTo(taken);
   const known = async (): Promise<boolean> => (await made.call('POST', '/', { headers: { host: OWN }, key: 'none' })).status === 401;
   await until('the endpoint is known', known);
-  const open: Front['open'] = ({ line = 'GET /chat?x=1 HTTP/1.1', host = OWN, lines = [AUTHORIZED], nonce = NONCE, after = '' } = {}) => {
+  const open: LbGateway['open'] = ({
+    line = 'GET /chat?x=1 HTTP/1.1',
+    host = OWN,
+    lines = [AUTHORIZED],
+    nonce = NONCE,
+    after = '',
+  } = {}) => {
     const head = [line, `Host: ${host}`, 'Connection: Upgrade', 'Upgrade: websocket', 'Sec-WebSocket-Version: 13', nonce, ...lines];
     const sent = `${head.filter((each) => each !== '').join('\r\n')}\r\n\r\n${after}`;
     return new RawConnection(t, made.gateway.url).write(Buffer.from(sent, 'latin1'));
@@ -82,13 +88,13 @@ async function closed(connection: RawConnection, bytes: Buffer = Buffer.alloc(0)
   return last.readUInt16BE(2);
 }
 
-const metrics = async ({ call }: Front): Promise<string> =>
+const metrics = async ({ call }: LbGateway): Promise<string> =>
   (await call('GET', '/metrics?part=gateway', { key: OPERATOR_KEY, headers: { host: 'localhost' } })).text;
 
 const headersOf = ({ begin }: Taken): Map<string, string> => new Map(begin.headers.map(({ name, value }) => [name, value]));
 
 test('the key may be among the subprotocols, as a browser can send it, and never reaches the worker', async (t) => {
-  const { open, agent } = await front(t);
+  const { open, agent } = await lbGateway(t);
   const offered = async (value: string, chosen?: string): Promise<{ forwarded: string | undefined; head: string }> => {
     const from = agent.taken.items.length;
     agent.onRequest = (taken) => switchTo(taken, chosen === undefined ? {} : { 'Sec-WebSocket-Protocol': chosen });
@@ -127,7 +133,7 @@ test('the key may be among the subprotocols, as a browser can send it, and never
 });
 
 test('without our key among them subprotocols, extensions and early bytes pass as they are', async (t) => {
-  const { open, agent } = await front(t);
+  const { open, agent } = await lbGateway(t);
   const extensions = 'permessage-deflate; client_max_window_bits, x-own';
   const early = Buffer.from([0x82, 0x80, 1, 2, 3, 4]);
   agent.onRequest = (taken) =>
@@ -154,7 +160,7 @@ test('without our key among them subprotocols, extensions and early bytes pass a
 });
 
 test('both forms of address open one, and the path form carries no cookies', async (t) => {
-  const { open, agent } = await front(t);
+  const { open, agent } = await lbGateway(t);
   const lines = [AUTHORIZED, 'Cookie: a=1'];
   await opened(open({ lines }));
   await opened(open({ line: 'GET /lb/own/chat?x=1 HTTP/1.1', host: 'gateway.example.org', lines }));
@@ -164,7 +170,7 @@ test('both forms of address open one, and the path form carries no cookies', asy
 });
 
 test('what is no handshake is refused before a worker hears of it', async (t) => {
-  const { open, agent, call } = await front(t);
+  const { open, agent, call } = await lbGateway(t);
   const cases: readonly [Handshake, RegExp][] = [
     [{ line: 'POST /chat HTTP/1.1' }, /opened with GET/],
     [{ line: 'GET /chat HTTP/1.0' }, /HTTP\/1\.1/],
@@ -199,7 +205,7 @@ test('what is no handshake is refused before a worker hears of it', async (t) =>
 
 test('pages of other hosts act without cookies, unless the operator names their origin', async (t) => {
   const named = 'https://app.example.org';
-  const { open, agent, scheduler, invokeAddress } = await front(t, { corsOrigins: `${named},*`, trustedProxies: '127.0.0.1' });
+  const { open, agent, scheduler, invokeAddress } = await lbGateway(t, { corsOrigins: `${named},*`, trustedProxies: '127.0.0.1' });
   scheduler.addEndpoint('open', 'acc', EndpointKind.LOAD_BALANCED, { isPublic: true });
   const server = new FakeAgent(t, invokeAddress, 'node-2').serve('open', { p1: 64 });
   server.onRequest = (taken) => switchTo(taken);
@@ -225,7 +231,7 @@ test('pages of other hosts act without cookies, unless the operator names their 
 });
 
 test('an open WebSocket is one request of its worker: it holds a slot, and is counted', async (t) => {
-  const made = await front(t, {}, 1);
+  const made = await lbGateway(t, {}, 1);
   const { open, agent, call, scheduler } = made;
   const first = open();
   await opened(first);
@@ -256,7 +262,7 @@ test('an open WebSocket is one request of its worker: it holds a slot, and is co
 });
 
 test('a caller that goes before its worker is there leaves its place, whichever way it goes', async (t) => {
-  const { open, agent, scheduler, call } = await front(t, {}, 1);
+  const { open, agent, scheduler, call } = await lbGateway(t, {}, 1);
   await opened(open());
   for (const leave of ['end', 'destroy', 'resetAndDestroy'] as const) {
     const from = scheduler.reports.items.length;
@@ -273,7 +279,7 @@ test('a caller that goes before its worker is there leaves its place, whichever 
 });
 
 test('a caller that goes while its key is looked up leaves nothing', async (t) => {
-  const made = await front(t);
+  const made = await lbGateway(t);
   const { open, agent, scheduler } = made;
   scheduler.announce = false;
   scheduler.addKey('key-of-late');
@@ -292,7 +298,7 @@ test('a caller that goes while its key is looked up leaves nothing', async (t) =
 });
 
 test('WebSockets are bounded for the gateway and for each account', async (t) => {
-  const { open, scheduler, invokeAddress } = await front(t, { lbMaxWebSockets: 8 });
+  const { open, scheduler, invokeAddress } = await lbGateway(t, { lbMaxWebSockets: 8 });
   scheduler.addKey('key-of-others', { account: 'other' });
   scheduler.addEndpoint('of-other', 'other', EndpointKind.LOAD_BALANCED);
   const server = new FakeAgent(t, invokeAddress, 'node-2').serve('of-other', { o1: 64 });
@@ -311,7 +317,7 @@ test('WebSockets are bounded for the gateway and for each account', async (t) =>
 });
 
 test('callers without a key have a share by their address, beside those with one', async (t) => {
-  const { open, scheduler, invokeAddress } = await front(t, { lbMaxWebSockets: 32, trustedProxies: '127.0.0.1' });
+  const { open, scheduler, invokeAddress } = await lbGateway(t, { lbMaxWebSockets: 32, trustedProxies: '127.0.0.1' });
   scheduler.addEndpoint('open', 'acc', EndpointKind.LOAD_BALANCED, { isPublic: true });
   const server = new FakeAgent(t, invokeAddress, 'node-2').serve('open', { p1: 64 });
   server.onRequest = (taken) => switchTo(taken);
@@ -334,7 +340,7 @@ test('callers without a key have a share by their address, beside those with one
 });
 
 test('when all are taken the gateway says so', async (t) => {
-  const { open, agent } = await front(t, { lbMaxWebSockets: 1 });
+  const { open, agent } = await lbGateway(t, { lbMaxWebSockets: 1 });
   t.is((await open().answer())?.status, 503);
   t.is(agent.taken.items.length, 0);
 });
@@ -344,7 +350,7 @@ for (const [setting, end, reason] of [
   ['lbWebSocketMaxMs', 'expired', /^open for 1 s, the maximum$/],
 ] as const) {
   test(`${setting} closes with 1001 after the worker's last frame, and tells the worker`, async (t) => {
-    const made = await front(t, { [setting]: 1_000 });
+    const made = await lbGateway(t, { [setting]: 1_000 });
     const connection = made.open();
     await opened(connection);
     const taken = await made.agent.taken.next(() => true);
@@ -363,7 +369,7 @@ for (const [setting, end, reason] of [
 }
 
 test('nothing is added within a frame, after a Close frame, or before the connection is open', async (t) => {
-  const { open, agent } = await front(t);
+  const { open, agent } = await lbGateway(t);
   const long = frame(0x82, Buffer.alloc(70_000, 'x'));
   const cases: readonly [sent: Buffer, code: number | undefined][] = [
     [Buffer.alloc(0), 1012],
@@ -396,7 +402,7 @@ test('nothing is added within a frame, after a Close frame, or before the connec
 });
 
 test('a lost agent is 1014, and the gateway’s own end 1012, without a wait for its grace time', async (t) => {
-  const made = await front(t, { closeGraceMs: 600_000 });
+  const made = await lbGateway(t, { closeGraceMs: 600_000 });
   const { open, agent, gateway, scheduler, invokeAddress } = made;
   const first = open();
   await opened(first);
@@ -413,7 +419,7 @@ test('a lost agent is 1014, and the gateway’s own end 1012, without a wait for
 });
 
 test('a WebSocket ends with its key, and those of other keys go on', async (t) => {
-  const { open, scheduler, agent } = await front(t);
+  const { open, scheduler, agent } = await lbGateway(t);
   scheduler.addKey('short-lived');
   const [revoked, other] = [open({ lines: ['Authorization: Bearer short-lived'] }), open()];
   await Promise.all([opened(revoked), opened(other)]);
@@ -425,7 +431,7 @@ test('a WebSocket ends with its key, and those of other keys go on', async (t) =
 });
 
 test('a caller that closes its side alone is heard to the end, and cut when its worker says nothing', async (t) => {
-  const { open, agent } = await front(t);
+  const { open, agent } = await lbGateway(t);
   const [talking, silent] = [open(), open()];
   await Promise.all([opened(talking), opened(silent)]);
   const [one, two] = agent.taken.items as [Taken, Taken];
@@ -441,7 +447,7 @@ test('a caller that closes its side alone is heard to the end, and cut when its 
 });
 
 test('a slow reader stops its worker, and a slow worker its caller', async (t) => {
-  const { open, agent } = await front(t);
+  const { open, agent } = await lbGateway(t);
   const connection = open();
   await opened(connection);
   const taken = await agent.taken.next(() => true);

@@ -23,7 +23,7 @@ import {
   type LogLine,
 } from '../../proto/gen/capstan/v1/nodes.ts';
 import { FakeAgent } from '../gateway/fake-agent.ts';
-import { answerTo, type HttpAnswer } from '../support/http-answer.ts';
+import { answerTo, type HttpReply } from '../support/http-answer.ts';
 import { buildDigest, TestScheduler, unary, type TestNode, type TestSession } from '../support/scheduler-client.ts';
 import { until } from '../support/until.ts';
 
@@ -38,7 +38,7 @@ const web = {
 interface World {
   readonly scheduler: TestScheduler;
   readonly lines: string[];
-  call(endpoint: string): Promise<HttpAnswer>;
+  call(endpoint: string): Promise<HttpReply>;
 }
 
 async function open(t: ExecutionContext): Promise<World> {

@@ -239,14 +239,14 @@ test('a client turns to the owner of another cell, whose term may be lower, and 
   const late = ask().catch((error: ServiceError) => error.code);
   while (a.calls.length < 2) await new Promise((resolve) => setImmediate(resolve));
   cell = 'west';
-  finder.turn();
+  finder.switchCell();
   a.wake();
   t.is(await late, status.UNAVAILABLE);
   t.is(await ask(), 'b');
-  finder.turn();
+  finder.switchCell();
   t.is(await ask(), 'b', 'no other cell');
   cell = 'default';
-  finder.turn();
+  finder.switchCell();
   t.is(await ask(), 'a');
 });
 

@@ -4,7 +4,7 @@ import { join } from 'node:path';
 import type { TestFn } from 'ava';
 import { Agent } from 'undici';
 
-import { answerTo, type HttpAnswer } from '../support/http-answer.ts';
+import { answerTo, type HttpReply } from '../support/http-answer.ts';
 import { Stack } from '../support/stack.ts';
 
 export interface CallOptions {
@@ -19,7 +19,7 @@ export interface Web {
   stack(): Stack;
   id(name: string): string;
   /** Calls `web` by its host, or another endpoint by name. */
-  call(path: string, options?: CallOptions, endpoint?: string): Promise<HttpAnswer>;
+  call(path: string, options?: CallOptions, endpoint?: string): Promise<HttpReply>;
 }
 
 /** A stack with the endpoints of a folder. */
@@ -48,7 +48,7 @@ export function web(test: TestFn, folder = join(import.meta.dirname, 'app'), var
 }
 
 /** By the Host header: a name below localhost need not be known to this machine. */
-async function callOn(agent: Agent, stack: Stack, endpoint: string, path: string, options: CallOptions): Promise<HttpAnswer> {
+async function callOn(agent: Agent, stack: Stack, endpoint: string, path: string, options: CallOptions): Promise<HttpReply> {
   const { method = 'GET', body, headers = {}, key = stack.apiKey } = options;
   const { port } = new URL(stack.url);
   return answerTo(`${stack.url}${path}`, {

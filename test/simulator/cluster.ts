@@ -180,7 +180,7 @@ export class Cluster {
     const { now, random } = this.#world;
     const database = this.#database;
     if (database === null) return;
-    const allKnow = this.owner !== null && this.schedulers.every((one) => one.isRunning && now - one.lookedAt < 5_000);
+    const allKnow = this.owner !== null && this.schedulers.every((one) => one.isRunning && now - one.lastReadAt < 5_000);
     if (allKnow) database.failOver(now - random.int(6_000, 7_000));
     else this.#world.after(200, () => this.#failOver());
   }

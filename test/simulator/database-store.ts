@@ -84,7 +84,7 @@ export class DatabaseStore implements LoopStore {
   /** When the last batch was sent whose answer was received, by the world's clock; for the checks. */
   confirmedSentAt = Number.NEGATIVE_INFINITY;
   /** When the process last asked who owns the cell. */
-  lookedAt = Number.NEGATIVE_INFINITY;
+  lastReadAt = Number.NEGATIVE_INFINITY;
 
   constructor(options: DatabaseStoreOptions) {
     this.#options = options;
@@ -200,7 +200,7 @@ export class DatabaseStore implements LoopStore {
     const unchanged = seen !== null && mono() - seen.since >= longEnough ? seen : null;
     const taken = database.take(session, { owner, version, known: this.#known, unchanged });
     later(world.random.next() * 2, () => {
-      this.lookedAt = world.now;
+      this.lastReadAt = world.now;
       if (taken instanceof CapstanError) {
         failed(taken);
         return;

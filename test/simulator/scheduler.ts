@@ -124,8 +124,8 @@ export class SimScheduler {
   }
 
   /** When it last asked who owns the queue. */
-  get lookedAt(): number {
-    return this.#shared?.lookedAt ?? Number.NEGATIVE_INFINITY;
+  get lastReadAt(): number {
+    return this.#shared?.lastReadAt ?? Number.NEGATIVE_INFINITY;
   }
 
   /** Null while the process is down or takes over. */

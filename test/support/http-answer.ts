@@ -1,7 +1,7 @@
 /** A call over HTTP with its whole answer. */
 import { request, type Dispatcher } from 'undici';
 
-export interface HttpAnswer {
+export interface HttpReply {
   readonly status: number;
   readonly headers: Readonly<Record<string, string | string[] | undefined>>;
   readonly text: string;
@@ -12,7 +12,7 @@ export interface HttpAnswer {
 export async function answerTo(
   url: string,
   options: Omit<Dispatcher.RequestOptions, 'path' | 'origin'> & { dispatcher: Dispatcher },
-): Promise<HttpAnswer> {
+): Promise<HttpReply> {
   const { statusCode: status, headers, body } = await request(url, options);
   const text = await body.text();
   return { status, headers, text, json: parsed(text) };

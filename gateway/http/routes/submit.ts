@@ -9,7 +9,7 @@ import { toPayloadMessage } from '../../../lib/payload.ts';
 import { JobKind, type S3Config } from '../../../proto/gen/capstan/v1/common.ts';
 import type { Policy, Submit } from '../../../proto/gen/capstan/v1/jobs.ts';
 import { runId, runsyncId } from '../../jobs/ids.ts';
-import type { Answer } from '../../jobs/channel.ts';
+import type { JobResult } from '../../jobs/channel.ts';
 import { sendParts, sendWhole, statusName, statusParts, submittedText } from '../answer.ts';
 import { createGuard, endpointId } from '../guard.ts';
 import { onResponseClosed } from '../client-disconnect.ts';
@@ -139,7 +139,7 @@ function send(services: JobServices, reply: FastifyReply, value: Submit, { paylo
   if (value.waitMs > 0) onResponseClosed(reply, () => channel.abandon(ticket));
 }
 
-function answered(services: JobServices, reply: FastifyReply, { jobId, kind }: NewJob, answer: Answer | null): void {
+function answered(services: JobServices, reply: FastifyReply, { jobId, kind }: NewJob, answer: JobResult | null): void {
   if (answer === null || !('job' in answer)) {
     sendFailure(reply, new CapstanError('INTERNAL', 'unexpected reply type from the scheduler'));
     return;

@@ -20,17 +20,17 @@ import type { QueueReasonStore } from '../queue-reasons.ts';
 import type { Acquired, Fence, Op, Outcome, Reads, Store } from '../store.ts';
 import { CHECK_LIMITS, type CheckLimits } from './check/database-check.ts';
 import { SearchReader, type SearchLimits } from './search-reader.ts';
-import type { SearchQuestion } from './search-protocol.ts';
+import type { SearchRequest } from './search-protocol.ts';
 import { packBatch, unpackOutcomes } from './packing/batches.ts';
 import { unpackResult } from './packing/results.ts';
 import {
   fromFailure,
   isFailure,
   isNotice,
-  type Answer,
+  type StoreReply,
   type Failure,
   type Notice,
-  type Question,
+  type StoreRequest,
   type SnapshotEnd,
   type ThreadData,
 } from './protocol.ts';
@@ -55,7 +55,7 @@ interface Pending {
   readonly fence: Fence | null;
   /** Whether its failure makes the store unusable. */
   readonly writes: boolean;
-  settle(answer: Answer): void;
+  settle(answer: StoreReply): void;
   reject(error: Error): void;
 }
 
@@ -114,7 +114,7 @@ export class SqliteClient implements Store {
     this.#searches = new SearchReader(file, payloadKeys?.set ?? null, { limits: searchLimits, onDamage: (error) => this.#refuse(error) });
     const exit = Promise.withResolvers<void>();
     this.exited = exit.promise;
-    worker.on('message', (message: Answer | Notice) => {
+    worker.on('message', (message: StoreReply | Notice) => {
       if (isNotice(message)) this.#lost(message.lost);
       else this.#answered(message);
     });
@@ -148,7 +148,7 @@ export class SqliteClient implements Store {
     );
   }
 
-  async #search<T>(question: SearchQuestion, read: (answer: Answer) => T): Promise<T> {
+  async #search<T>(question: SearchRequest, read: (answer: StoreReply) => T): Promise<T> {
     this.#mustServe();
     await this.#written;
     this.#mustServe();
@@ -203,7 +203,7 @@ export class SqliteClient implements Store {
       ours.once('message', resolve);
       ours.once('close', () => resolve(null));
     });
-    this.#worker.postMessage({ ask: 'snapshot', file, port: theirs } satisfies Question, [theirs]);
+    this.#worker.postMessage({ ask: 'snapshot', file, port: theirs } satisfies StoreRequest, [theirs]);
     try {
       await this.#expect(null, false, () => undefined);
       const end = await ended;
@@ -269,7 +269,7 @@ export class SqliteClient implements Store {
   async #end(): Promise<void> {
     // Also after a failure, so that the file is closed properly. The thread's end settles the remaining requests.
     await this.#searches.close();
-    this.#worker.postMessage({ ask: 'close' } satisfies Question);
+    this.#worker.postMessage({ ask: 'close' } satisfies StoreRequest);
     this.#refusal ??= new CapstanError('UNAVAILABLE', `store ${this.#file}: it is closed`);
     await this.exited;
   }
@@ -289,13 +289,13 @@ export class SqliteClient implements Store {
     if (this.#refusal !== null) throw this.#refusal;
   }
 
-  #ask<T>(question: Question, writes: boolean, read: (answer: Answer) => T): Promise<T> {
+  #ask<T>(question: StoreRequest, writes: boolean, read: (answer: StoreReply) => T): Promise<T> {
     this.#mustServe();
     this.#worker.postMessage(question);
     return this.#expect(null, writes, read);
   }
 
-  #expect<T>(fence: Fence | null, writes: boolean, read: (answer: Answer) => T): Promise<T> {
+  #expect<T>(fence: Fence | null, writes: boolean, read: (answer: StoreReply) => T): Promise<T> {
     return new Promise<T>((resolve, reject) => {
       this.#pending.push({
         fence,
@@ -321,7 +321,7 @@ export class SqliteClient implements Store {
     return written;
   }
 
-  #answered(answer: Answer): void {
+  #answered(answer: StoreReply): void {
     const pending = this.#pending[this.#first];
     if (pending === undefined) return;
     this.#first++;

@@ -21,7 +21,7 @@ export interface ThreadData {
   readonly check: CheckLimits;
 }
 
-export type Question =
+export type StoreRequest =
   | ArrayBuffer
   | { readonly ask: 'read'; readonly query: keyof Reads; readonly args: readonly unknown[] }
   | { readonly ask: 'acquire'; readonly shard: number; readonly owner: string; readonly forMs: number }
@@ -39,7 +39,7 @@ export type Question =
 export type SnapshotEnd = { readonly ended: 'done' } | { readonly ended: 'failed'; readonly failure: Failure };
 
 /** Null: done, and for a batch all outcomes `ok`. */
-export type Answer = null | ArrayBuffer | { readonly value: unknown } | { readonly failure: Failure };
+export type StoreReply = null | ArrayBuffer | { readonly value: unknown } | { readonly failure: Failure };
 
 /** Sent without a request: the database is damaged. */
 export interface Notice {
@@ -69,10 +69,10 @@ export function fromFailure(failure: Failure, fence: Fence | null): Error {
   return new CapstanError(failure.code ?? 'INTERNAL', failure.message);
 }
 
-export function isFailure(answer: Answer): answer is { readonly failure: Failure } {
+export function isFailure(answer: StoreReply): answer is { readonly failure: Failure } {
   return answer !== null && typeof answer === 'object' && 'failure' in answer;
 }
 
-export function isNotice(message: Answer | Notice): message is Notice {
+export function isNotice(message: StoreReply | Notice): message is Notice {
   return message !== null && typeof message === 'object' && 'lost' in message;
 }

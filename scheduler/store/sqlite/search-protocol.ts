@@ -10,7 +10,7 @@ export interface SearchThreadData {
   readonly payloadKeys: PayloadKeySet | null;
 }
 
-export type SearchQuestion =
+export type SearchRequest =
   | { readonly ask: 'read'; readonly query: keyof Reads; readonly args: readonly unknown[] }
   | { readonly ask: 'history'; readonly range: HistoryRange }
   | { readonly ask: 'queue-reasons'; readonly range: Parameters<QueueReasonStore['read']>[0] }

@@ -12,8 +12,8 @@ import { Worker } from 'node:worker_threads';
 import { CapstanError } from '../../../lib/errors.ts';
 import { messageOf, toError } from '../../../lib/to-error.ts';
 import type { PayloadKeySet } from '../../secrets/payload-keys.ts';
-import { fromFailure, isFailure, type Answer } from './protocol.ts';
-import type { SearchQuestion, SearchThreadData } from './search-protocol.ts';
+import { fromFailure, isFailure, type StoreReply } from './protocol.ts';
+import type { SearchRequest, SearchThreadData } from './search-protocol.ts';
 
 export interface SearchLimits {
   /** How long one read may take, ms. */
@@ -30,7 +30,7 @@ const YOUNG_MB = 16;
 
 interface Pending {
   readonly limitMs: number;
-  settle(answer: Answer): void;
+  settle(answer: StoreReply): void;
   reject(error: Error): void;
 }
 
@@ -59,7 +59,7 @@ export class SearchReader {
   }
 
   /** @throws CapstanError UNAVAILABLE if the read takes too long or the thread fails, DATA_LOST if the database is damaged. */
-  async ask<T>(question: SearchQuestion, read: (answer: Answer) => T): Promise<T> {
+  async ask<T>(question: SearchRequest, read: (answer: StoreReply) => T): Promise<T> {
     await this.#ending;
     if (this.#isClosed) throw this.#unavailable('it is closed');
     const worker = this.#worker ?? this.#start();
@@ -78,7 +78,7 @@ export class SearchReader {
     const worker = this.#worker;
     if (worker !== null) {
       const exited = new Promise<void>((resolve) => void worker.once('exit', () => resolve()));
-      worker.postMessage({ ask: 'close' } satisfies SearchQuestion);
+      worker.postMessage({ ask: 'close' } satisfies SearchRequest);
       await exited;
     }
     await this.#ending;
@@ -95,7 +95,7 @@ export class SearchReader {
     const ended = (reason: string): void => {
       if (this.#worker === worker) this.#drop(this.#unavailable(reason));
     };
-    worker.on('message', (answer: Answer) => this.#answered(worker, answer));
+    worker.on('message', (answer: StoreReply) => this.#answered(worker, answer));
     worker.on('messageerror', (error) => ended(error.message));
     worker.on('error', (error) => ended(messageOf(error)));
     worker.on('exit', () => ended('its thread for searches ended'));
@@ -104,7 +104,7 @@ export class SearchReader {
     return worker;
   }
 
-  #expect<T>(limitMs: number, read: (answer: Answer) => T): Promise<T> {
+  #expect<T>(limitMs: number, read: (answer: StoreReply) => T): Promise<T> {
     return new Promise<T>((resolve, reject) => {
       this.#pending.push({
         limitMs,
@@ -121,7 +121,7 @@ export class SearchReader {
     });
   }
 
-  #answered(worker: Worker, answer: Answer): void {
+  #answered(worker: Worker, answer: StoreReply): void {
     if (this.#worker !== worker) return;
     const pending = this.#pending.shift();
     this.#watch();

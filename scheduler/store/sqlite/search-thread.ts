@@ -10,9 +10,9 @@ import { PayloadCodec } from '../payload-codec.ts';
 import { storeFailure } from './file/failures.ts';
 import { BUSY_MS } from './file/owned-database.ts';
 import { packResult } from './packing/results.ts';
-import { toFailure, type Answer } from './protocol.ts';
+import { toFailure, type StoreReply } from './protocol.ts';
 import { prepareAll, readsOf } from './statements.ts';
-import type { SearchQuestion, SearchThreadData } from './search-protocol.ts';
+import type { SearchRequest, SearchThreadData } from './search-protocol.ts';
 
 const port = parentPort;
 if (port === null) throw new Error('thread.ts must run as a worker thread');
@@ -36,12 +36,12 @@ function open(codec: PayloadCodec) {
   }
 }
 
-function send(message: Answer): void {
+function send(message: StoreReply): void {
   if (message instanceof ArrayBuffer) port?.postMessage(message, [message]);
   else port?.postMessage(message);
 }
 
-function failed(what: string, error: unknown): Answer {
+function failed(what: string, error: unknown): StoreReply {
   return { failure: toFailure(error instanceof RangeError ? error : storeFailure(file, what, error)) };
 }
 
@@ -58,7 +58,7 @@ function serve(): void {
   }
   const { db, sql, reads } = opened;
 
-  const answer = (question: SearchQuestion): Answer => {
+  const answer = (question: SearchRequest): StoreReply => {
     switch (question.ask) {
       case 'read': {
         const run = reads[question.query] as (...args: readonly unknown[]) => never;
@@ -81,8 +81,8 @@ function serve(): void {
     }
   };
 
-  port?.on('message', (question: SearchQuestion) => {
-    let message: Answer;
+  port?.on('message', (question: SearchRequest) => {
+    let message: StoreReply;
     try {
       message = answer(question);
     } catch (error) {

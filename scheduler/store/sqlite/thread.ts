@@ -11,7 +11,7 @@ import { parentPort, workerData } from 'node:worker_threads';
 import { SqliteEngine } from './engine.ts';
 import { packOutcomes, unpackBatch } from './packing/batches.ts';
 import { packResult } from './packing/results.ts';
-import { toFailure, type Answer, type Failure, type Notice, type Question, type SnapshotEnd, type ThreadData } from './protocol.ts';
+import { toFailure, type StoreReply, type Failure, type Notice, type StoreRequest, type SnapshotEnd, type ThreadData } from './protocol.ts';
 
 const port = parentPort;
 if (port === null) throw new Error('thread.ts must run as a worker thread');
@@ -25,7 +25,7 @@ let checking: NodeJS.Timeout | undefined;
 const CHECK_SLICE_MS = 2;
 const CHECK_PAUSE_MS = 20;
 
-function answer(message: Answer): void {
+function answer(message: StoreReply): void {
   if (message instanceof ArrayBuffer) port?.postMessage(message, [message]);
   else port?.postMessage(message);
 }
@@ -72,7 +72,7 @@ function lose(failure: Failure): void {
 const ASIDE: ReadonlySet<string> = new Set(['read', 'history', 'save-history', 'queue-reasons', 'device-history']);
 
 /** Runs a request. A failed read refuses only that read unless the database is damaged; a failed write other than a stale term ends the store. */
-function ask(running: SqliteEngine, question: Question): void {
+function ask(running: SqliteEngine, question: StoreRequest): void {
   try {
     if (question instanceof ArrayBuffer) {
       const { fence, ops } = unpackBatch(question);
@@ -111,7 +111,7 @@ function ask(running: SqliteEngine, question: Question): void {
 }
 
 /** The copy is separate from the database: its failure leaves the store unchanged. */
-async function snapshot(running: SqliteEngine, { file, port: asker }: Extract<Question, { ask: 'snapshot' }>): Promise<void> {
+async function snapshot(running: SqliteEngine, { file, port: asker }: Extract<StoreRequest, { ask: 'snapshot' }>): Promise<void> {
   let end: SnapshotEnd = { ended: 'done' };
   try {
     await running.snapshot(file);
@@ -122,7 +122,7 @@ async function snapshot(running: SqliteEngine, { file, port: asker }: Extract<Qu
   asker.close();
 }
 
-function isAcquire(question: Question): boolean {
+function isAcquire(question: StoreRequest): boolean {
   return !(question instanceof ArrayBuffer) && question.ask === 'acquire';
 }
 
@@ -135,7 +135,7 @@ function committed(running: SqliteEngine): void {
   }
 }
 
-port.on('message', (question: Question) => {
+port.on('message', (question: StoreRequest) => {
   if (engine === null) return;
   const closing = !(question instanceof ArrayBuffer) && question.ask === 'close';
   if (isAcquire(question) && broken?.code === 'DISK_FULL') broken = null;

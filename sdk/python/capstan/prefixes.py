@@ -18,7 +18,7 @@ _STARLETTE = (0, 33)
 #: Where a middleware or a wrapper keeps the application that it wraps.
 _INNER = ("app", "asgi_app", "application", "other_asgi_app", "inner", "func", "__wrapped__", "__self__")
 #: Wrappers within wrappers; people have fewer.
-_MOST_WRAPPERS = 50
+_MAX_WRAPPERS = 50
 
 
 def below_prefix(app: Any) -> Any:
@@ -75,7 +75,7 @@ def _layers(app: Any) -> Iterator[Any]:
     """Yields an application and those that it wraps, from the outermost: in attributes, or in a closure of a function."""
     waiting: List[Any] = [app]
     seen: Set[int] = set()
-    while waiting and len(seen) < _MOST_WRAPPERS:
+    while waiting and len(seen) < _MAX_WRAPPERS:
         each = waiting.pop()
         if id(each) in seen or not callable(each):
             continue

@@ -19,7 +19,7 @@ from . import own_files, prefixes
 #: Time for requests that are open when the worker is told to end, seconds: the agent kills it 2 s later.
 _GRACE_S = 8
 #: Most threads of a WSGI server: a request takes one until it is over.
-_MOST_THREADS = 64
+_MAX_THREADS = 64
 
 
 def serve(load: Callable[[], Any]) -> None:
@@ -102,7 +102,7 @@ def _serve_asgi(app: Any, interface: str, host: str, port: int) -> None:
 def _serve_wsgi(app: Any, host: str, port: int) -> None:
     waitress = _server("waitress")
     logging.basicConfig()
-    threads = min(int(os.environ.get("CAPSTAN_MAX_CONCURRENCY") or 4), _MOST_THREADS)
+    threads = min(int(os.environ.get("CAPSTAN_MAX_CONCURRENCY") or 4), _MAX_THREADS)
     server = waitress.create_server(prefixes.below_script_name(app), host=host, port=port, threads=max(threads, 1), ident="")
 
     def end(_number: int, _frame: Any) -> None:
