@@ -5,10 +5,10 @@ import { once } from 'node:events';
 import test, { type ExecutionContext } from 'ava';
 import { pino } from 'pino';
 
-import { AlertChannelKind, AttentionKind, KeyScope, type AlertChannel } from '../../proto/gen/capstan/v1/control.ts';
-import { JobKind } from '../../proto/gen/capstan/v1/common.ts';
+import { AlertChannelKind, KeyScope, type AlertChannel } from '../../proto/gen/capstan/v1/control.ts';
 import type { SchedulerDeps } from '../../scheduler/assembly/start.ts';
-import { Receiver, type Received } from '../support/receiver.ts';
+import { knowsPaused, pausedJob, textOf } from '../support/paused-job.ts';
+import { Receiver } from '../support/receiver.ts';
 import { TestScheduler, unary } from '../support/scheduler-client.ts';
 import { until } from '../support/until.ts';
 
@@ -37,33 +37,6 @@ async function channels(scheduler: TestScheduler, token = scheduler.secret('api-
   return found;
 }
 
-/** A job of a paused endpoint is an incident until the endpoint is removed. */
-async function pausedJob(scheduler: TestScheduler): Promise<{ readonly endpoint: string; remove(): Promise<void> }> {
-  const { endpoints } = await scheduler.deploy([{ name: 'echo', workersMax: 0 }]);
-  const endpoint = endpoints[0]?.id ?? '';
-  const value = {
-    jobId: 'job-1',
-    kind: JobKind.RUN,
-    input: { body: { $case: 'inline', value: Buffer.from('{}') } as const },
-    webhook: '',
-    idempotencyKey: '',
-    bodyHash: Buffer.alloc(0),
-    waitMs: 0,
-  };
-  await scheduler.channel().ask(endpoint, { $case: 'submit', value });
-  return {
-    endpoint,
-    remove: async () => {
-      const request = { environment: 'default', endpoints: ['echo'], stopJobs: false, all: false };
-      await unary((done) => scheduler.control.undeploy(request, scheduler.bearer(scheduler.secret('api-key')), done));
-    },
-  };
-}
-
-function textOf({ body }: Received): string {
-  return (JSON.parse(body.toString()) as { text: string }).text;
-}
-
 test('an incident is one message, also over a restart, and its end is another one', async (t) => {
   const receiver = await Receiver.open(t);
   const scheduler = await open(t);
@@ -76,12 +49,7 @@ test('an incident is one message, also over a restart, and its end is another on
   t.is((await channels(scheduler))[0]?.open, 1);
   await scheduler.restart();
   // What follows the restart is the end, and nothing else.
-  await until('the scheduler knows the incident again', async () => {
-    const { items } = await unary<{ items: { kind: AttentionKind }[] }>((done) =>
-      scheduler.control.listAttention({}, scheduler.bearer(scheduler.secret('api-key')), done),
-    );
-    return items.some(({ kind }) => kind === AttentionKind.PAUSED);
-  });
+  await knowsPaused(scheduler);
   await remove();
   const second = textOf(await receiver.next());
   t.regex(second, /^🟢 over: echo: it is paused/);
