@@ -352,6 +352,41 @@ serial(`a node shows the history of its GPUs${SKIPPED}`, async (t) => {
   await checkAccessibility(t, page, 'nodes with the history of GPUs');
 });
 
+serial(`channels of alerts are added, tested and removed, and no page has the path of their URL${SKIPPED}`, async (t) => {
+  const receiver = await Receiver.open(t, [500, 200]);
+  const page = await openPage(t, browser, stack.url);
+  await signIn(page, stack.url, stack.apiKey, '/console/account');
+  const alerts = page.getByRole('region', { name: 'Alerts', exact: true });
+  await page.getByText('Nobody is told.').waitFor();
+  const address = page.getByLabel('URL of a webhook, or e-mail address');
+  const add = page.getByRole('button', { name: 'Add channel' });
+  await address.fill('oncall@example.com');
+  await add.click();
+  await page.getByText(/address: this service sends no e-mail/).waitFor();
+  await address.fill(receiver.url('/services/s3cr3t'));
+  await add.click();
+  const row = alerts.getByRole('row', { name: /webhook/ }).first();
+  await row.getByText(`http://127.0.0.1:${receiver.port}/***`).waitFor();
+  t.is(await address.inputValue(), '');
+  await checkAccessibility(t, page, 'channels of alerts');
+  await row.getByRole('button', { name: 'Test' }).click();
+  await row.getByText('Not delivered: the receiver responded with status 500').waitFor();
+  await row.getByRole('button', { name: 'Test' }).click();
+  await row.getByText('Delivered.').waitFor();
+  t.is(receiver.received.length, 2);
+  t.false((await page.content()).includes('s3cr3t'));
+  await row.getByRole('button', { name: 'Remove' }).click();
+  await page.getByRole('dialog').getByRole('button', { name: 'Remove' }).click();
+  await page.getByText('Nobody is told.').waitFor();
+  t.deepEqual(JSON.parse(await stack.tool('alerts', 'list', '--json')), []);
+
+  const viewer = JSON.parse(await stack.tool('keys', 'create', 'viewer', '--scope', 'read-only', '--json')) as { plaintext: string };
+  const other = await openPage(t, browser, stack.url);
+  await signIn(other, stack.url, viewer.plaintext, '/console/account');
+  await other.getByText('Nobody is told.').waitFor();
+  t.is(await other.getByRole('button', { name: 'Add channel' }).getAttribute('aria-disabled'), 'true');
+});
+
 serial(`what a host that is gone last reported is grey on every page, with when it was seen${SKIPPED}`, async (t) => {
   const page = await openPage(t, browser, stack.url);
   await signIn(page, stack.url, stack.apiKey);

@@ -15,6 +15,7 @@ import { useWriteRefusal } from '../api/session.ts';
 import { bytes, percent, time } from '../ui/format.ts';
 import { ActionButton, ConfirmButton, Facts, Failure, Loaded, Mono, Page, Section, Table, Text } from '../ui/parts.tsx';
 import { visible } from '../ui/plain-text.ts';
+import { Alerts } from './alerts.tsx';
 import { WholeAccount } from './whole-account.tsx';
 
 interface Use {
@@ -60,6 +61,7 @@ function Account(): JSX.Element {
                 ]}
               />
             </div>
+            <Alerts />
             <Environments environments={environments} />
             <Section title="Builds">
               <Table

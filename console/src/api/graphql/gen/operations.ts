@@ -2,6 +2,8 @@
 /** Text of an operation, with the types of its result and its variables. */
 export type Operation<Result, Variables> = string & { readonly _result?: Result; readonly _variables?: Variables };
 
+export type AlertChannelKind = 'WEBHOOK' | 'EMAIL';
+
 export type Kind = 'QUEUE' | 'LOAD_BALANCED';
 
 export type JobStatus = 'IN_QUEUE' | 'IN_PROGRESS' | 'COMPLETED' | 'FAILED' | 'CANCELLED' | 'TIMED_OUT';
@@ -78,6 +80,16 @@ export interface EnvironmentRow {
     readonly id: string;
     readonly name: string;
   }[];
+}
+
+export interface AlertChannelRow {
+  readonly id: string;
+  readonly kind: AlertChannelKind;
+  readonly address: string;
+  readonly wholeService: boolean;
+  readonly createdAt: string;
+  readonly open: number;
+  readonly failure: string | null;
 }
 
 export interface EndpointRow {
@@ -660,6 +672,46 @@ export type RedeliverWebhookVariables = {
 };
 export const REDELIVER_WEBHOOK =
   'mutation RedeliverWebhook($id:ID!){redeliverWebhook(id:$id)}' as Operation<RedeliverWebhookResult, RedeliverWebhookVariables>;
+
+export interface ListAlertChannelsResult {
+  readonly alertChannels: readonly AlertChannelRow[];
+}
+export type ListAlertChannelsVariables = Readonly<Record<string, never>>;
+export const LIST_ALERT_CHANNELS =
+  'query ListAlertChannels{alertChannels{id kind address wholeService createdAt open failure}}' as Operation<ListAlertChannelsResult, ListAlertChannelsVariables>;
+
+export interface AddAlertChannelResult {
+  readonly addAlertChannel: {
+    readonly id: string;
+    readonly address: string;
+  };
+}
+export type AddAlertChannelVariables = {
+  readonly kind: AlertChannelKind;
+  readonly address: string;
+};
+export const ADD_ALERT_CHANNEL =
+  'mutation AddAlertChannel($kind:AlertChannelKind!$address:String!){addAlertChannel(kind:$kind address:$address){id address}}' as Operation<AddAlertChannelResult, AddAlertChannelVariables>;
+
+export interface TestAlertChannelResult {
+  readonly testAlertChannel: string | null;
+}
+export type TestAlertChannelVariables = {
+  readonly id: string;
+};
+export const TEST_ALERT_CHANNEL =
+  'mutation TestAlertChannel($id:ID!){testAlertChannel(id:$id)}' as Operation<TestAlertChannelResult, TestAlertChannelVariables>;
+
+export interface RemoveAlertChannelResult {
+  readonly removeAlertChannel: {
+    readonly id: string;
+  };
+}
+export type RemoveAlertChannelVariables = {
+  readonly id: string;
+};
+export const REMOVE_ALERT_CHANNEL =
+  'mutation RemoveAlertChannel($id:ID!){removeAlertChannel(id:$id){id}}' as Operation<RemoveAlertChannelResult, RemoveAlertChannelVariables>;
 
 export interface ListEndpointsResult {
   readonly endpoints: readonly EndpointRow[];
