@@ -10,7 +10,7 @@ import { readSettings, setting } from '../lib/settings.ts';
 import { CELL_NAME, CELL_NAME_RULE, DEFAULT_CELL } from '../lib/cells.ts';
 import { ACCOUNT_NETWORKS, ISOLATION_LEVELS } from '../lib/isolation.ts';
 import { defaultSettings } from './core/settings.ts';
-import { defaultLimits, DEFAULT_REQUESTS_PER_WORKER, type Limit, type LimitedOperation, type Limits } from './core/jobs/rate-limits.ts';
+import { defaultLimits, DEFAULT_REQUESTS_PER_WORKER, type Limit, type LimitedOperation, type Limits } from './core/state/rate-limits.ts';
 
 /** Parses `run=1000/200,status=0/0`. */
 function readLimits(text: string, context: z.RefinementCtx): Limits {

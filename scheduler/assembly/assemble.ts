@@ -25,7 +25,7 @@ import type { Ports } from '../engine/ports.ts';
 import { diskFull, DiskWatch, spaceOf } from '../files/disk-watch.ts';
 import { lockDataFolder } from '../files/folder-lock.ts';
 import { QueueReasonRecorder } from '../history/queue-reasons.ts';
-import { step } from '../core/step.ts';
+import { step } from '../core/step/step.ts';
 import { DeviceRecorder } from '../history/device-recorder.ts';
 import { HistoryRecorder } from '../history/recorder.ts';
 import { RecentFigures } from '../incidents/figures.ts';

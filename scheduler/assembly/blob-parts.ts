@@ -11,7 +11,7 @@ import { blobService, type BlobCaller, type BuildOwners } from '../blobs/service
 import { UploadRoom } from '../blobs/upload-room.ts';
 import type { SchedulerConfig } from '../config.ts';
 import { buildUseOf, ownedBuild, runsBuild } from '../core/control/builds.ts';
-import { buildQuotaOf } from '../core/control/keys.ts';
+import { buildQuotaOf } from '../core/endpoints/quotas.ts';
 import { bodyRefusal } from '../core/jobs/body-use.ts';
 import type { Engine, EngineLog } from '../engine/engine.ts';
 import type { DiskWatch } from '../files/disk-watch.ts';

@@ -7,7 +7,7 @@ import type { Op } from '../store/store.ts';
 import type { Cause, ReadPurpose } from './events.ts';
 import type { StartPhases, WorkerRecord, WorkerStartFacts } from './state/fleet.ts';
 import type { JobRecord } from './state/jobs.ts';
-import type { Usage } from './jobs/rate-limits.ts';
+import type { Usage } from './state/rate-limits.ts';
 
 export type Effect =
   /** Reply to a gateway's request, which is then no longer open. */

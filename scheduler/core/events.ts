@@ -5,7 +5,7 @@ import type { EndpointLevel } from '../../proto/gen/capstan/v1/invoke.ts';
 import type { AgentEvent, Hello } from '../../proto/gen/capstan/v1/nodes.ts';
 import type { Damaged } from '../store/stored-payload.ts';
 import type { HookHead, JobKind, JobRow, Op, Outcome, QueuedJob, WholeJob } from '../store/store.ts';
-import type { LimitedOperation, Usage } from './jobs/rate-limits.ts';
+import type { LimitedOperation, Usage } from './state/rate-limits.ts';
 import type { AccountRow, AlertChannelRow, EncryptedRow, KeyRow, MasterKeyRow, SessionRow } from './state/control-rows.ts';
 import type { EndpointInput } from './state/endpoints.ts';
 import type { NodeConfig } from './state/fleet.ts';

@@ -1,7 +1,7 @@
 /** Constants of one scheduler, from its configuration. */
 import type { AccountNetwork, IsolationLevel } from '../../lib/isolation.ts';
 import { GpuTable } from '../../lib/gpu-table.ts';
-import { defaultLimits, DEFAULT_REQUESTS_PER_WORKER, type Limits } from './jobs/rate-limits.ts';
+import { defaultLimits, DEFAULT_REQUESTS_PER_WORKER, type Limits } from './state/rate-limits.ts';
 
 /** Times in ms. */
 export interface Settings {

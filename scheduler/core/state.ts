@@ -8,7 +8,7 @@ import type { CapstanError } from '../../lib/errors.ts';
 import type { Payload } from '../../lib/payload.ts';
 import type { HookHead } from '../store/store.ts';
 
-import { Deadlines } from './deadlines.ts';
+import { Deadlines } from './state/deadlines.ts';
 import type {
   AccountRow,
   AlertChannelRow,
@@ -32,7 +32,7 @@ import {
   type WorkerRecord,
 } from './state/fleet.ts';
 import type { Due, HandedChunks, JobRecord, Waiter } from './state/jobs.ts';
-import type { Usage } from './jobs/rate-limits.ts';
+import type { Usage } from './state/rate-limits.ts';
 import type { RandomState } from './random.ts';
 import type { Settings } from './settings.ts';
 

@@ -22,10 +22,10 @@
  */
 import { StepResult, type Effect, type Pending, type Write } from '../core/effects.ts';
 import type { CoreEvent } from '../core/events.ts';
-import type { Usage } from '../core/jobs/rate-limits.ts';
+import type { Usage } from '../core/state/rate-limits.ts';
 import type { Now } from '../core/now.ts';
 import type { State } from '../core/state.ts';
-import { nextDeadline } from '../core/step.ts';
+import { nextDeadline } from '../core/step/step.ts';
 import type { Fence, Outcome } from '../store/store.ts';
 import type { Clock } from './clock.ts';
 import type { LoopStore } from './loop-store.ts';

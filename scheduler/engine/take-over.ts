@@ -1,5 +1,5 @@
 /** Reads everything take-over needs, page by page. */
-import type { StoredState } from '../core/restore.ts';
+import type { StoredState } from '../core/step/restore.ts';
 import { controlKinds, type ControlKind, type ControlRow, type JobRow, type Reads } from '../store/store.ts';
 import type { Completion, LoopStore } from './loop-store.ts';
 

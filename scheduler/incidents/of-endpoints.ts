@@ -1,12 +1,12 @@
 /** Incidents of endpoints: their workers fail to start, or nothing runs what waits. */
-import { missingSecrets } from '../core/control/secret-use.ts';
+import { missingSecrets } from '../core/endpoints/secret-use.ts';
 import { queueReason } from '../core/jobs/reasons.ts';
 import type { Now } from '../core/now.ts';
-import { inCrashLoop } from '../core/scaling/crash-loops.ts';
+import { inCrashLoop } from '../core/endpoints/crash-loops.ts';
 import { requestLoad } from '../core/scaling/scaling-requests.ts';
 import type { State } from '../core/state.ts';
 import type { EndpointRecord } from '../core/state/endpoints.ts';
-import type { Rejection } from '../core/fleet/placement/rejections.ts';
+import type { Rejection } from '../core/state/rejections.ts';
 import type { HookHead } from '../store/store.ts';
 import { nodeKey, ofEndpoint, type Action, type Incident, type IncidentKind } from './incident.ts';
 import type { Figures } from './figures.ts';

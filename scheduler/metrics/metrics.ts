@@ -10,7 +10,7 @@ import { sampledTraceId } from '../../lib/trace-context.ts';
 import type { Effect, Write } from '../core/effects.ts';
 import type { State } from '../core/state.ts';
 import type { EndpointRecord, Tallies } from '../core/state/endpoints.ts';
-import { inCrashLoop } from '../core/scaling/crash-loops.ts';
+import { inCrashLoop } from '../core/endpoints/crash-loops.ts';
 import type { CommitWatcher } from '../engine/engine.ts';
 import { workerCounts } from '../core/scaling/worker-counts.ts';
 import type { Op, Outcome } from '../store/store.ts';

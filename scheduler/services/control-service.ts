@@ -13,7 +13,7 @@ import type {
   WebhookInfo,
 } from '../../proto/gen/capstan/v1/control.ts';
 import { toStatus } from '../../lib/grpc-errors.ts';
-import { endpointEntry, keyEntry, wholeDirectory } from '../core/control/directory.ts';
+import { endpointEntry, keyEntry, wholeDirectory } from '../core/fleet/directory.ts';
 import { liveEndpoints } from '../core/state.ts';
 import { endpointNotFound, webhookNotFound } from '../core/jobs/errors.ts';
 import { shownUrl } from '../core/webhooks/webhook-url.ts';

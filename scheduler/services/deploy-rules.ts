@@ -24,7 +24,7 @@ import type { EndpointSpec } from '../../proto/gen/capstan/v1/control.ts';
 import type { IsolationRules } from '../core/events.ts';
 import { checkIsolation } from './isolation-rules.ts';
 import type { EndpointInput } from '../core/state/endpoints.ts';
-import type { Limits } from '../core/jobs/rate-limits.ts';
+import type { Limits } from '../core/state/rate-limits.ts';
 import { places } from '../core/control/encryption.ts';
 import type { GpuTable } from '../../lib/gpu-table.ts';
 import { languageOf } from '../core/fleet/placement/runtime-choice.ts';

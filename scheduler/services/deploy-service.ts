@@ -23,7 +23,7 @@ import type { EndpointRecord } from '../core/state/endpoints.ts';
 import { unary } from './calls.ts';
 import type { ControlDeps } from './control-deps.ts';
 import type { Cipher } from '../secrets/cipher.ts';
-import { accountRow } from '../core/control/keys.ts';
+import { accountRow } from '../core/endpoints/quotas.ts';
 import { startProgress } from '../core/scaling/trial-starts.ts';
 import { checkEndpoint, checkEndpoints, checkName, encryptEnv, type ValidationContext } from './deploy-rules.ts';
 import { endpointInfo, endpointNamed, shownSpec, specOf, specOfInput } from './endpoint-info.ts';

@@ -28,7 +28,7 @@ import type { Answer } from '../core/effects.ts';
 import type { CoreEvent, CountedCall, Counting, Ref } from '../core/events.ts';
 import type { Cursor } from '../core/state/jobs.ts';
 import type { State } from '../core/state.ts';
-import type { LimitedOperation } from '../core/jobs/rate-limits.ts';
+import type { LimitedOperation } from '../core/state/rate-limits.ts';
 import { endpointNotFound } from '../core/jobs/errors.ts';
 import { view } from '../core/jobs/job-lookup.ts';
 import { places } from '../core/control/encryption.ts';

@@ -3,7 +3,7 @@ import { withSecrets } from '../../lib/secret-references.ts';
 import { toPayloadMessage, type Payload } from '../../lib/payload.ts';
 import { EndpointKind } from '../../proto/gen/capstan/v1/common.ts';
 import type { Dispatch, ReleaseSpec, SchedulerEvent, WorkerSpec } from '../../proto/gen/capstan/v1/nodes.ts';
-import { secretFor } from '../core/control/secret-use.ts';
+import { secretFor } from '../core/endpoints/secret-use.ts';
 import { workerLimits } from '../core/fleet/placement/cpu-size.ts';
 import { isolationRuleOf } from '../core/fleet/placement/isolation-rule.ts';
 import { imageOf } from '../core/fleet/placement/runtime-choice.ts';

@@ -26,7 +26,7 @@ interface Table {
 
 const tables: readonly Table[] = [
   {
-    file: 'scheduler/core/jobs/transitions.ts',
+    file: 'scheduler/core/state/transitions.ts',
     events: 'JobEvent',
     phases: 'Phase',
     writer: 'scheduler/core/jobs/job-records.ts',

@@ -3,7 +3,7 @@ import { fc, testProp } from '@fast-check/ava';
 
 import { Device, type Inventory } from '../../proto/gen/capstan/v1/nodes.ts';
 import type { EndpointInput } from '../../scheduler/core/state/endpoints.ts';
-import { usageWithout } from '../../scheduler/core/fleet/claims.ts';
+import { usageWithout } from '../../scheduler/core/fleet/placement/claims.ts';
 import { capacityOf, fitOn, wanted } from '../../scheduler/core/fleet/placement/feasible.ts';
 import { recount } from '../../scheduler/core/fleet/placement/node-usage.ts';
 import { place } from '../../scheduler/core/fleet/placement.ts';

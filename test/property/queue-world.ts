@@ -15,12 +15,12 @@ import {
 } from '../../proto/gen/capstan/v1/nodes.ts';
 import type { Answer, Effect } from '../../scheduler/core/effects.ts';
 import type { Command, CoreEvent, Counting, PolicyInput, Ref } from '../../scheduler/core/events.ts';
-import type { LimitedOperation } from '../../scheduler/core/jobs/rate-limits.ts';
+import type { LimitedOperation } from '../../scheduler/core/state/rate-limits.ts';
 import type { Cursor } from '../../scheduler/core/state/jobs.ts';
 import type { State } from '../../scheduler/core/state.ts';
 import type { EndpointInput } from '../../scheduler/core/state/endpoints.ts';
 import { defaultSettings, type Settings } from '../../scheduler/core/settings.ts';
-import { nextDeadline } from '../../scheduler/core/step.ts';
+import { nextDeadline } from '../../scheduler/core/step/step.ts';
 import { Engine, type EngineLog } from '../../scheduler/engine/engine.ts';
 import type { Ports } from '../../scheduler/engine/ports.ts';
 import type { JobKind } from '../../scheduler/store/store.ts';

@@ -11,7 +11,7 @@ import {
   Usage,
   WINDOW_MS,
   type Limit,
-} from '../../scheduler/core/jobs/rate-limits.ts';
+} from '../../scheduler/core/state/rate-limits.ts';
 import { QueueWorld } from './queue-world.ts';
 
 const limitArbitrary = fc.record({ requests: fc.integer({ min: 0, max: 8 }), concurrent: fc.integer({ min: 0, max: 6 }) });

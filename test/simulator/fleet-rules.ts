@@ -7,7 +7,7 @@ import type { State } from '../../scheduler/core/state.ts';
 import type { EndpointRecord } from '../../scheduler/core/state/endpoints.ts';
 import type { WorkerRecord } from '../../scheduler/core/state/fleet.ts';
 import type { JobRecord } from '../../scheduler/core/state/jobs.ts';
-import { placementsOf } from '../../scheduler/core/fleet/placed-workers.ts';
+import { placementsOf } from '../../scheduler/core/fleet/placement/placed-workers.ts';
 
 export class FleetRules {
   /** Leases that were looked at, `<job> <token>`. */

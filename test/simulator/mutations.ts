@@ -5,7 +5,7 @@ import { dropBelow } from '../../scheduler/core/jobs/streams.ts';
 import type { Now } from '../../scheduler/core/now.ts';
 import type { State } from '../../scheduler/core/state.ts';
 import type { EndpointConfig } from '../../scheduler/core/state/endpoints.ts';
-import { step } from '../../scheduler/core/step.ts';
+import { step } from '../../scheduler/core/step/step.ts';
 import type { Step } from '../../scheduler/engine/commit-loop.ts';
 import type { Op } from '../../scheduler/store/store.ts';
 

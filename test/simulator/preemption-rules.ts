@@ -2,7 +2,7 @@
  * What must hold of idle workers that make room for the jobs of other endpoints (scheduler/core/scaling/preemption.ts),
  * from outside: what was ready when is remembered here.
  */
-import { usageWithout } from '../../scheduler/core/fleet/claims.ts';
+import { usageWithout } from '../../scheduler/core/fleet/placement/claims.ts';
 import { fitOn, wanted } from '../../scheduler/core/fleet/placement/feasible.ts';
 import { isReady } from '../../scheduler/core/jobs/slots.ts';
 import type { State } from '../../scheduler/core/state.ts';

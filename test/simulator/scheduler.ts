@@ -11,7 +11,7 @@ import type { Payload } from '../../lib/payload.ts';
 import type { Command, CoreEvent } from '../../scheduler/core/events.ts';
 import type { State } from '../../scheduler/core/state.ts';
 import { defaultSettings, type Settings } from '../../scheduler/core/settings.ts';
-import { step } from '../../scheduler/core/step.ts';
+import { step } from '../../scheduler/core/step/step.ts';
 import type { Clock } from '../../scheduler/engine/clock.ts';
 import type { Step } from '../../scheduler/engine/commit-loop.ts';
 import { Engine } from '../../scheduler/engine/engine.ts';

@@ -14,7 +14,7 @@ import type { Write } from '../effects.ts';
 import type { Command } from '../events.ts';
 import type { State } from '../state.ts';
 import type { BuildRow, BuildUse } from '../state/control-rows.ts';
-import { listedWorker } from '../state/references.ts';
+import { listedWorker } from '../references.ts';
 import { putRow } from '../rows.ts';
 
 /** Interval of the sweep of builds that are not deployed, ms. */

@@ -2,7 +2,7 @@
 
 import type { StepContext } from '../context.ts';
 import type { Command } from '../events.ts';
-import { accountRow } from './keys.ts';
+import { accountRow } from '../endpoints/quotas.ts';
 import { putRow } from '../rows.ts';
 
 /** Stores a signing secret for an account that has none. */

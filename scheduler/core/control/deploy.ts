@@ -17,15 +17,15 @@ import {
   newStarts,
   type Release,
 } from '../state/endpoints.ts';
-import { emptyUpdate, endpointEntry } from './directory.ts';
+import { emptyUpdate, endpointEntry } from '../fleet/directory.ts';
 import type { Write } from '../effects.ts';
 import type { Command } from '../events.ts';
 import { type State, liveEndpoints } from '../state.ts';
 import { type BuildRow, type DeployedInput, environmentKey } from '../state/control-rows.ts';
-import { quotaOf } from './keys.ts';
-import { secretVersions } from './secret-use.ts';
+import { quotaOf } from '../endpoints/quotas.ts';
+import { secretVersions } from '../endpoints/secret-use.ts';
 import { randomName } from '../random.ts';
-import { keepCapacity } from '../scaling/rollout.ts';
+import { keepCapacity } from '../endpoints/releases.ts';
 import { putRow } from '../rows.ts';
 
 type Deploy = Extract<Command, { kind: 'deploy' }>;

@@ -3,11 +3,12 @@ import { CapstanError } from '../../../lib/errors.ts';
 import { KeyScope } from '../../../proto/gen/capstan/v1/control.ts';
 
 import type { StepContext } from '../context.ts';
-import { emptyUpdate, keyEntry } from './directory.ts';
+import { emptyUpdate, keyEntry } from '../fleet/directory.ts';
 import type { Write } from '../effects.ts';
+import { accountRow } from '../endpoints/quotas.ts';
 import type { Command } from '../events.ts';
 import type { State } from '../state.ts';
-import type { AccountRow, KeyRow } from '../state/control-rows.ts';
+import type { KeyRow } from '../state/control-rows.ts';
 import type { Now } from '../now.ts';
 import { accountRuleChanged } from '../fleet/isolation-loss.ts';
 import { putRow } from '../rows.ts';
@@ -17,27 +18,6 @@ const CHECK_EXPIRY_MS = 3_600_000;
 
 /** Defaults for fields missing in older rows. */
 export const keyDefaults = { environment: '', prefix: '', createdAt: 0, expiresAt: null, usedAt: null } as const;
-const noAccount: AccountRow = { webhookSecretSealed: null, workerQuota: null, buildQuota: null, bodyQuota: null, createdAt: 0 };
-
-/** Returns an account's row. The first account has no row until a value of it is stored. */
-export function accountRow(state: State, account: string): AccountRow {
-  return { ...noAccount, ...state.accounts.get(account) };
-}
-
-/** Limit for the sum of workersMax over an account's endpoints. */
-export function quotaOf(state: State, account: string): number {
-  return accountRow(state, account).workerQuota ?? state.settings.workerQuota;
-}
-
-/** Limit for the bytes of the account's builds, including unfinished uploads. */
-export function buildQuotaOf(state: State, account: string): number {
-  return accountRow(state, account).buildQuota ?? state.settings.buildQuotaBytes;
-}
-
-/** Limit for the bytes of the account's bodies above the inline size. */
-export function bodyQuotaOf(state: State, account: string): number {
-  return accountRow(state, account).bodyQuota ?? state.settings.bodyQuotaBytes;
-}
 
 /** Returns the keys of an account, without sessions of the console. */
 export function keysOf(state: State, account: string): KeyRow[] {

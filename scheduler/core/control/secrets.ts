@@ -13,7 +13,7 @@ import { liveEndpoints, type State } from '../state.ts';
 import { secretKey, type SecretRow } from '../state/control-rows.ts';
 import type { EndpointRecord } from '../state/endpoints.ts';
 import { renewRelease } from './deploy.ts';
-import { secretFor } from './secret-use.ts';
+import { secretFor } from '../endpoints/secret-use.ts';
 import { sweepBuilds } from './deployments.ts';
 
 /** Secrets of an account, in all environments. */

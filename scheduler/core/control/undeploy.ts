@@ -9,7 +9,7 @@ import { StopReason } from '../../../proto/gen/capstan/v1/nodes.ts';
 
 import type { StepContext } from '../context.ts';
 import { sweepBuilds } from './deployments.ts';
-import { emptyUpdate } from './directory.ts';
+import { emptyUpdate } from '../fleet/directory.ts';
 import { dropSecrets } from './secrets.ts';
 import { fill } from '../jobs/dispatch.ts';
 import type { Write } from '../effects.ts';
@@ -20,9 +20,9 @@ import { type EndpointRecord, endpointNameKey } from '../state/endpoints.ts';
 import { finishLive } from '../jobs/jobs.ts';
 import { startPurge } from '../jobs/purge.ts';
 import { stopAttempt } from '../jobs/stop-attempt.ts';
-import { listedWorkers } from '../state/references.ts';
+import { listedWorkers } from '../references.ts';
 import { putRow } from '../rows.ts';
-import { releaseClaims } from '../fleet/claims.ts';
+import { releaseClaims } from '../fleet/placement/claims.ts';
 import { drainWorker } from '../fleet/workers.ts';
 
 /** Error of the jobs that a deletion ends. */

@@ -6,8 +6,8 @@
  */
 import type { StepContext } from '../context.ts';
 import type { NodeRecord, WorkerRecord } from '../state/fleet.ts';
-import { listedWorker } from '../state/references.ts';
-import type { NodeFacts } from './placement/node-facts.ts';
+import { listedWorker } from '../references.ts';
+import type { NodeFacts } from '../state/node-facts.ts';
 import { retireWorkers, type RetiredWorker } from './retire-workers.ts';
 
 /** Drains the workers of a node that hold a device which the node's latest inventory does not report as healthy. */

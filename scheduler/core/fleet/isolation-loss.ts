@@ -7,7 +7,7 @@ import type { StepContext } from '../context.ts';
 import type { State } from '../state.ts';
 import type { AccountRow } from '../state/control-rows.ts';
 import type { WorkerRecord } from '../state/fleet.ts';
-import { listedWorker, nodeOfWorker } from '../state/references.ts';
+import { listedWorker, nodeOfWorker } from '../references.ts';
 import { isolationObjection, isolationRuleIn, isolationRuleOf, networkOn, type IsolationRule } from './placement/isolation-rule.ts';
 import { retireWorkers, type RetiredWorker } from './retire-workers.ts';
 

@@ -7,9 +7,9 @@ import type { WorkerRuntime } from '../../../lib/isolation.ts';
 import type { State } from '../state.ts';
 import type { EndpointRecord, Release } from '../state/endpoints.ts';
 import type { NodeRecord } from '../state/fleet.ts';
-import { usageFor } from './claims.ts';
+import { usageFor } from './placement/claims.ts';
 import { fitOn, wanted, type Fit, type Wanted } from './placement/feasible.ts';
-import { RejectionCollector, type Rejected, type RejectionGroup } from './placement/rejections.ts';
+import { RejectionCollector, type Rejected, type RejectionGroup } from '../state/rejections.ts';
 import { rankOf, ranksBefore, type Rank } from './placement/rank.ts';
 
 /** A place for a worker and the resources it would get. */

@@ -1,5 +1,5 @@
 /** Drains workers that may not continue where they are, and keeps the number of workers of their endpoints. */
-import { keepCapacity } from '../scaling/rollout.ts';
+import { keepCapacity } from '../endpoints/releases.ts';
 import type { StepContext } from '../context.ts';
 import type { WorkerRecord } from '../state/fleet.ts';
 import { drainWorker } from './workers.ts';

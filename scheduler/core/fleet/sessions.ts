@@ -10,20 +10,20 @@ import { present } from '../../../lib/invariant.ts';
 
 import type { StepContext } from '../context.ts';
 import { attemptChunk, attemptEnded, attemptProgress, attemptRefused, attemptStarted, leasedBy, freeSlot } from '../jobs/attempts.ts';
-import { noteStart } from '../scaling/crash-loops.ts';
+import { noteStart } from '../endpoints/crash-loops.ts';
 import { retireFromLostDevices } from './device-loss.ts';
 import { retireTooWeak } from './isolation-loss.ts';
 import { fill } from '../jobs/dispatch.ts';
 import type { CoreEvent } from '../events.ts';
 import type { State } from '../state.ts';
 import { attemptKey, type NodeRecord, type WorkerRecord } from '../state/fleet.ts';
-import { listedWorker, listedWorkers } from '../state/references.ts';
+import { listedWorker, listedWorkers } from '../references.ts';
 import type { Now } from '../now.ts';
 import { heldAttempt, lose, requeue, start } from '../jobs/jobs.ts';
 import { reportedInventory, reportedStatus, reportedVersion } from '../jobs/reported.ts';
 import { stopAttempt } from '../jobs/stop-attempt.ts';
-import { keepCapacity } from '../scaling/rollout.ts';
-import { factsOf } from './placement/node-facts.ts';
+import { keepCapacity } from '../endpoints/releases.ts';
+import { factsOf } from '../state/node-facts.ts';
 import { noteOrphans } from './placement/node-usage.ts';
 import { forgetWorker } from './workers.ts';
 

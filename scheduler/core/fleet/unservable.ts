@@ -2,16 +2,16 @@
  * Endpoints whose requests wait in vain: paused, without a secret, in a crash loop, or wanting what no connected node has. A node that is busy, or
  * was connected a moment ago, is worth waiting for.
  */
-import { explainRejections, type Rejection } from './placement/rejections.ts';
+import { explainRejections, type Rejection } from '../state/rejections.ts';
 import { fitOn, wanted } from './placement/feasible.ts';
-import { explainMissing, missingSecrets } from '../control/secret-use.ts';
-import { inCrashLoop, retryPauseMs } from '../scaling/crash-loops.ts';
+import { explainMissing, missingSecrets } from '../endpoints/secret-use.ts';
+import { inCrashLoop, retryPauseMs } from '../endpoints/crash-loops.ts';
 import { isReady } from '../jobs/slots.ts';
 import type { Now } from '../now.ts';
 import type { State } from '../state.ts';
 import type { EndpointRecord } from '../state/endpoints.ts';
 import { noUsage } from '../state/fleet.ts';
-import { listedWorker, nodeOfWorker } from '../state/references.ts';
+import { listedWorker, nodeOfWorker } from '../references.ts';
 
 export interface Unservable {
   /** For everyone, also callers of public endpoints. */

@@ -2,17 +2,17 @@
 import { invariant, present } from '../../../lib/invariant.ts';
 import type { WorkerRuntime } from '../../../lib/isolation.ts';
 import type { StepContext } from '../context.ts';
-import { noteDecision } from '../scaling/decisions.ts';
-import { emptyUpdate } from '../control/directory.ts';
+import { noteDecision } from '../endpoints/decisions.ts';
+import { emptyUpdate } from './directory.ts';
 import type { State } from '../state.ts';
 import type { EndpointRecord } from '../state/endpoints.ts';
 import type { NodeRecord, WorkerRecord } from '../state/fleet.ts';
-import { listedWorker, listedWorkers, nodeOfWorker } from '../state/references.ts';
+import { listedWorker, listedWorkers, nodeOfWorker } from '../references.ts';
 import type { Now } from '../now.ts';
-import { changedPlacements } from './placed-workers.ts';
+import { changedPlacements } from './placement/placed-workers.ts';
 import { staleness, type Plan } from './placement.ts';
 import { reserveUsage, releaseUsage } from './placement/node-usage.ts';
-import type { Rejected } from './placement/rejections.ts';
+import type { Rejected } from '../state/rejections.ts';
 import { putRow } from '../rows.ts';
 import { randomName } from '../random.ts';
 

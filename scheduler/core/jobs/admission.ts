@@ -8,7 +8,7 @@ import type { State } from '../state.ts';
 import type { EndpointRecord } from '../state/endpoints.ts';
 import { endpointNotFound } from './errors.ts';
 import { limitOf, usageOf } from './limits.ts';
-import { tryAcquire, type Usage } from './rate-limits.ts';
+import { tryAcquire, type Usage } from '../state/rate-limits.ts';
 import { failureReply } from './views.ts';
 
 /**

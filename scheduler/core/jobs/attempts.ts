@@ -26,7 +26,7 @@ import { bodyRefusal, countedBytes } from './body-use.ts';
 import { damagedInput } from './damage.ts';
 import { fill } from './dispatch.ts';
 import { dropBody, type State } from '../state.ts';
-import { listedWorker } from '../state/references.ts';
+import { listedWorker } from '../references.ts';
 import { attemptKey, type NodeRecord, type WorkerRecord } from '../state/fleet.ts';
 import type { JobRecord } from '../state/jobs.ts';
 import { expire, finishLive, lose, requeue, start } from './jobs.ts';

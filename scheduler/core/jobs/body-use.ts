@@ -12,7 +12,7 @@ import type { Payload } from '../../../lib/payload.ts';
 import type { BodyReservation } from '../effects.ts';
 import type { CoreEvent } from '../events.ts';
 import type { State } from '../state.ts';
-import { bodyQuotaOf } from '../control/keys.ts';
+import { bodyQuotaOf } from '../endpoints/quotas.ts';
 
 /** Most bytes by which a body in a row is longer than its document: its checksum or encryption (store/payload-codec.ts). */
 export const INLINE_OVERHEAD_BYTES = 33;

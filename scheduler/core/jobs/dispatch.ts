@@ -6,7 +6,7 @@ import type { State } from '../state.ts';
 import type { EndpointRecord } from '../state/endpoints.ts';
 import type { Slot, WorkerRecord } from '../state/fleet.ts';
 import type { JobRecord } from '../state/jobs.ts';
-import { listedWorker, nodeOfWorker } from '../state/references.ts';
+import { listedWorker, nodeOfWorker } from '../references.ts';
 import type { Now } from '../now.ts';
 import { expire, leaseQueued } from './jobs.ts';
 import { first, firstBut, startRefill, wantsRefill } from './lanes.ts';
@@ -14,7 +14,7 @@ import { recallWaiting } from './recall.ts';
 import { runsAlone } from './running-apart.ts';
 import { hasRoom, isReady, runsApart } from './slots.ts';
 import { purgeStep } from './purge.ts';
-import { mayUseOldRelease } from '../scaling/rollout.ts';
+import { mayUseOldRelease } from '../endpoints/releases.ts';
 import { shownWebhook } from '../webhooks/webhook-url.ts';
 
 /** What a job needs of a worker. */

@@ -8,7 +8,7 @@ import type { EndpointRecord } from '../state/endpoints.ts';
 import type { JobRecord } from '../state/jobs.ts';
 import type { Now } from '../now.ts';
 import { enqueue, leave, putBack, take } from './lanes.ts';
-import { transition, type Cell, type JobEvent, type Phase, type Transition } from './transitions.ts';
+import { transition, type Cell, type JobEvent, type Phase, type Transition } from '../state/transitions.ts';
 
 /** A job in this phase. */
 type JobIn<P extends Phase> = JobRecord & { readonly phase: P };

@@ -22,7 +22,7 @@ import { applyEvent, phaseOf } from './job-records.ts';
 import { openSuspicions, unchargedAttempts, withAttempt, type AttemptEnd } from './past-attempts.ts';
 import { maxAttemptsOf, runsAlone } from './running-apart.ts';
 import { chunksFor, dropStream, takeStream } from './streams.ts';
-import { transition, type Cell, type Phase } from './transitions.ts';
+import { transition, type Cell, type Phase } from '../state/transitions.ts';
 import { span } from './views.ts';
 import { replyNotFound, answerJob, answerStream } from './waiters.ts';
 

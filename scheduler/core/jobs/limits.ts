@@ -1,8 +1,8 @@
 /** The present rate limits of an endpoint: its own or the account's, raised by its running workers. */
 import type { State } from '../state.ts';
 import type { EndpointRecord } from '../state/endpoints.ts';
-import { listedWorker } from '../state/references.ts';
-import { effectiveLimit, Usage, type Limit, type LimitedOperation } from './rate-limits.ts';
+import { listedWorker } from '../references.ts';
+import { effectiveLimit, Usage, type Limit, type LimitedOperation } from '../state/rate-limits.ts';
 
 export function usageOf(endpoint: EndpointRecord, operation: LimitedOperation): Usage {
   let usage = endpoint.usage.get(operation);

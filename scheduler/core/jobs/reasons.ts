@@ -1,15 +1,15 @@
 /** Why a queued job waits (invariant 11): one code, and the details for users. */
 import { WorkerState } from '../../../proto/gen/capstan/v1/common.ts';
 
-import { inCrashLoop } from '../scaling/crash-loops.ts';
-import { explainMissing, missingSecrets } from '../control/secret-use.ts';
+import { inCrashLoop } from '../endpoints/crash-loops.ts';
+import { explainMissing, missingSecrets } from '../endpoints/secret-use.ts';
 import { mayOvertake } from './dispatch.ts';
 import { hasRoom, isReady } from './slots.ts';
 import type { State } from '../state.ts';
 import type { EndpointRecord } from '../state/endpoints.ts';
-import { listedWorkers, nodeOfWorker } from '../state/references.ts';
+import { listedWorkers, nodeOfWorker } from '../references.ts';
 import type { Now } from '../now.ts';
-import { explainRejections } from '../fleet/placement/rejections.ts';
+import { explainRejections } from '../state/rejections.ts';
 
 /** Codes of `queueReason`. */
 export type QueueReason =

@@ -6,7 +6,7 @@
 import type { StepContext } from '../context.ts';
 import type { EndpointRecord } from '../state/endpoints.ts';
 import type { HeldAttempt, WorkerRecord } from '../state/fleet.ts';
-import { listedWorkers, nodeOfWorker } from '../state/references.ts';
+import { listedWorkers, nodeOfWorker } from '../references.ts';
 import { hasRoom, isReady } from './slots.ts';
 
 /** A worker enters an attempt long before this time, unless it is busy, ms. */

@@ -8,7 +8,7 @@ import type { Waiter } from '../state/jobs.ts';
 import { admit } from './admission.ts';
 import { damageOfOutput, damageOfStream } from './damage.ts';
 import { liveJob, readFor, view } from './job-lookup.ts';
-import type { Usage } from './rate-limits.ts';
+import type { Usage } from '../state/rate-limits.ts';
 import { queueReason } from './reasons.ts';
 import { acknowledgedBy, chunksFor } from './streams.ts';
 import { jobReply, publicState, viewOfRow } from './views.ts';

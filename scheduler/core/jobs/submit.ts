@@ -14,7 +14,7 @@ import { endpointNotFound } from './errors.ts';
 import { readFor } from './job-lookup.ts';
 import { applyEvent, newJob, toRow } from './job-records.ts';
 import { noteDeletion, takeLease, undo } from './jobs.ts';
-import type { Usage } from './rate-limits.ts';
+import type { Usage } from '../state/rate-limits.ts';
 import { questionOf, replyOrWait } from './status.ts';
 import { failureReply, jobReply, viewOfRecord } from './views.ts';
 import { addWaiter, answerFailure, dropWaiter, findWaiter } from './waiters.ts';

@@ -10,7 +10,7 @@ import type { Write } from '../effects.ts';
 import type { Ref } from '../events.ts';
 import type { Cursor, Waiter } from '../state/jobs.ts';
 import type { State } from '../state.ts';
-import type { Usage } from './rate-limits.ts';
+import type { Usage } from '../state/rate-limits.ts';
 import { jobNotFound } from './errors.ts';
 import { failureReply, jobReply } from './views.ts';
 

@@ -2,7 +2,7 @@
 import type { Now } from '../now.ts';
 import type { State } from '../state.ts';
 import type { WorkerRecord } from '../state/fleet.ts';
-import { listedWorker } from '../state/references.ts';
+import { listedWorker } from '../references.ts';
 import { loadOf } from './load.ts';
 import { isWithoutRequests } from './scaling-requests.ts';
 

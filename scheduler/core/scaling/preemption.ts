@@ -13,7 +13,7 @@
  */
 import { present } from '../../../lib/invariant.ts';
 import type { StepContext } from '../context.ts';
-import { addClaim, releaseClaim, releaseClaims } from '../fleet/claims.ts';
+import { addClaim, releaseClaim, releaseClaims } from '../fleet/placement/claims.ts';
 import { wanted, type Wanted } from '../fleet/placement/feasible.ts';
 import type { Room } from '../fleet/placement/room-search.ts';
 import { drainWorker } from '../fleet/workers.ts';
@@ -24,9 +24,9 @@ import type { Now } from '../now.ts';
 import type { State } from '../state.ts';
 import type { EndpointRecord } from '../state/endpoints.ts';
 import type { Claim } from '../state/fleet.ts';
-import { listedWorkers } from '../state/references.ts';
-import { avoidedNodes, inCrashLoop } from './crash-loops.ts';
-import { noteDecision } from './decisions.ts';
+import { listedWorkers } from '../references.ts';
+import { avoidedNodes, inCrashLoop } from '../endpoints/crash-loops.ts';
+import { noteDecision } from '../endpoints/decisions.ts';
 import { loadOf } from './load.ts';
 import type { PreemptionRound } from './preemption-round.ts';
 import { aboveMin, isIdle, isLeaving, mayLeave } from './preemptible.ts';

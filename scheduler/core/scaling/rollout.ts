@@ -18,14 +18,9 @@ import { first } from '../jobs/lanes.ts';
 import type { State } from '../state.ts';
 import type { EndpointRecord } from '../state/endpoints.ts';
 import type { WorkerRecord } from '../state/fleet.ts';
-import { listedWorker } from '../state/references.ts';
+import { listedWorker } from '../references.ts';
 import type { Now } from '../now.ts';
 import { drainWorker } from '../fleet/workers.ts';
-
-/** Whether a worker of an old release may still get the job at this position. */
-export function mayUseOldRelease(endpoint: EndpointRecord, worker: WorkerRecord, queuePosition: number): boolean {
-  return worker.release === endpoint.config.previousRelease && queuePosition < endpoint.config.releaseFrom;
-}
 
 /** Drains the old workers that can get no more jobs. */
 export function retireOld({ state, now }: StepContext, endpoint: EndpointRecord, old: readonly WorkerRecord[], freshReady: boolean): void {
@@ -52,17 +47,4 @@ export function makeRoom(state: State, now: Now, endpoint: EndpointRecord): void
     if (leaving === null || worker.attempts.size < leaving.attempts.size) leaving = worker;
   }
   if (leaving !== null) drainWorker(state, now, leaving, `replaced by release ${endpoint.config.release}`);
-}
-
-/**
- * Workers of the endpoint are about to leave for a reason other than the load: requests as many again as stay now.
- * Unused ones end by the idle timeout.
- */
-export function keepCapacity(state: State, now: Now, endpoint: EndpointRecord, reason: string): void {
-  let count = 0;
-  for (const id of endpoint.workers) if (!listedWorker(state, id).drain) count++;
-  if (count === 0) return;
-  const until = now.mono + endpoint.config.idleTimeoutS * 1_000;
-  endpoint.replace = { count: Math.max(count, endpoint.replace?.count ?? 0), until, reason };
-  state.dirtyEndpoints.add(endpoint.config.id);
 }

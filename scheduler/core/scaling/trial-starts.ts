@@ -8,15 +8,15 @@ import { WorkerState } from '../../../proto/gen/capstan/v1/common.ts';
 import { StartPhase } from '../../../proto/gen/capstan/v1/control.ts';
 
 import type { StepContext } from '../context.ts';
-import { explainRejections } from '../fleet/placement/rejections.ts';
+import { explainRejections } from '../state/rejections.ts';
 import { unservable } from '../fleet/unservable.ts';
 import { isReady } from '../jobs/slots.ts';
 import type { Now } from '../now.ts';
 import type { State } from '../state.ts';
 import type { EndpointRecord } from '../state/endpoints.ts';
 import type { WorkerRecord } from '../state/fleet.ts';
-import { listedWorkers, nodeOfWorker } from '../state/references.ts';
-import { inCrashLoop } from './crash-loops.ts';
+import { listedWorkers, nodeOfWorker } from '../references.ts';
+import { inCrashLoop } from '../endpoints/crash-loops.ts';
 
 /** How long one request holds, ms. */
 export const TRIAL_MS = 15_000;

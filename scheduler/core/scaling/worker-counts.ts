@@ -4,7 +4,7 @@
  * workers count as unhealthy.
  */
 import { WorkerState } from '../../../proto/gen/capstan/v1/common.ts';
-import { inCrashLoop } from './crash-loops.ts';
+import { inCrashLoop } from '../endpoints/crash-loops.ts';
 import { isReady } from '../jobs/slots.ts';
 import type { State } from '../state.ts';
 import type { EndpointRecord } from '../state/endpoints.ts';

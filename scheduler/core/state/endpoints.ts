@@ -1,8 +1,8 @@
 /** Endpoints in memory: settings and release, and the inputs of scaling and rate limits. */
 import type { FieldsKeptIn } from '../../../lib/endpoint-settings.ts';
 import type { FunctionSpec } from '../../../proto/gen/capstan/v1/nodes.ts';
-import type { RejectionGroup } from '../fleet/placement/rejections.ts';
-import type { LimitedOperation, Limits, Usage } from '../jobs/rate-limits.ts';
+import type { RejectionGroup } from './rejections.ts';
+import type { LimitedOperation, Limits, Usage } from './rate-limits.ts';
 import type { Claim } from './fleet.ts';
 import { emptyLane, type Lane } from './jobs.ts';
 

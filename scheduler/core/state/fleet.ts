@@ -1,9 +1,9 @@
 /** Nodes and workers in memory, and the resources allocated on them. */
 import type { WorkerRuntime } from '../../../lib/isolation.ts';
 import type { Inventory, WorkerStatus } from '../../../proto/gen/capstan/v1/nodes.ts';
-import type { Deadline } from '../deadlines.ts';
-import type { NodeFacts } from '../fleet/placement/node-facts.ts';
-import type { RejectionGroup } from '../fleet/placement/rejections.ts';
+import type { Deadline } from './deadlines.ts';
+import type { NodeFacts } from './node-facts.ts';
+import type { RejectionGroup } from './rejections.ts';
 import type { Due } from './jobs.ts';
 
 /** An attempt that holds a slot of a worker. */

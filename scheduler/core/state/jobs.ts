@@ -1,9 +1,9 @@
 /** Jobs in memory: leased jobs, a head window of every queue, and the waiters. */
 import type { Payload } from '../../../lib/payload.ts';
 import type { JobKind, Lease } from '../../store/store.ts';
-import type { Deadline } from '../deadlines.ts';
-import type { Usage } from '../jobs/rate-limits.ts';
-import type { Phase } from '../jobs/transitions.ts';
+import type { Deadline } from './deadlines.ts';
+import type { Usage } from './rate-limits.ts';
+import type { Phase } from './transitions.ts';
 
 /** A job that is leased or in a head window. */
 export interface JobRecord {

@@ -1,4 +1,4 @@
-/** Starts that fail: backed off, reported, tried elsewhere, and over by themselves (scheduler/core/scaling/crash-loops.ts). */
+/** Starts that fail: backed off, reported, tried elsewhere, and over by themselves (scheduler/core/endpoints/crash-loops.ts). */
 import test from 'ava';
 
 import { queueReason } from '../../../scheduler/core/jobs/reasons.ts';

@@ -12,8 +12,8 @@ import type { EndpointRecord, EndpointInput } from '../../../scheduler/core/stat
 import type { WorkerRecord } from '../../../scheduler/core/state/fleet.ts';
 import type { Now } from '../../../scheduler/core/now.ts';
 import { defaultSettings, type Settings } from '../../../scheduler/core/settings.ts';
-import { restore } from '../../../scheduler/core/restore.ts';
-import { nextDeadline, step } from '../../../scheduler/core/step.ts';
+import { restore } from '../../../scheduler/core/step/restore.ts';
+import { nextDeadline, step } from '../../../scheduler/core/step/step.ts';
 import { CommitLoop } from '../../../scheduler/engine/commit-loop.ts';
 import { workerCounts, type WorkerCounts } from '../../../scheduler/core/scaling/worker-counts.ts';
 import type { ControlRow, Op, Outcome, StoreEngine } from '../../../scheduler/store/store.ts';

@@ -3,8 +3,8 @@ import test from 'ava';
 
 import { StepResult } from '../../../scheduler/core/effects.ts';
 import type { CoreEvent } from '../../../scheduler/core/events.ts';
-import type { Usage } from '../../../scheduler/core/jobs/rate-limits.ts';
-import { step } from '../../../scheduler/core/step.ts';
+import type { Usage } from '../../../scheduler/core/state/rate-limits.ts';
+import { step } from '../../../scheduler/core/step/step.ts';
 import { queueInput } from '../../support/endpoint-input.ts';
 import { FleetWorld } from './fleet-world.ts';
 

@@ -2,7 +2,7 @@
 import test from 'ava';
 
 import { WorkerState } from '../../../proto/gen/capstan/v1/common.ts';
-import { DECISIONS_KEPT } from '../../../scheduler/core/scaling/decisions.ts';
+import { DECISIONS_KEPT } from '../../../scheduler/core/endpoints/decisions.ts';
 import { queueInput } from '../../support/endpoint-input.ts';
 import { FleetWorld } from './fleet-world.ts';
 

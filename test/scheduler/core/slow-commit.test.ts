@@ -4,7 +4,7 @@ import test, { type ExecutionContext } from 'ava';
 import type { Effect } from '../../../scheduler/core/effects.ts';
 import { StepResult } from '../../../scheduler/core/effects.ts';
 import type { Cause, CoreEvent } from '../../../scheduler/core/events.ts';
-import { step } from '../../../scheduler/core/step.ts';
+import { step } from '../../../scheduler/core/step/step.ts';
 import type { Op } from '../../../scheduler/store/store.ts';
 import { queueInput } from '../../support/endpoint-input.ts';
 import { FleetWorld } from './fleet-world.ts';

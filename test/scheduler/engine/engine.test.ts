@@ -5,7 +5,7 @@ import { CapstanError } from '../../../lib/errors.ts';
 import { invariant } from '../../../lib/invariant.ts';
 import type { Answer } from '../../../scheduler/core/effects.ts';
 import { defaultSettings } from '../../../scheduler/core/settings.ts';
-import { step } from '../../../scheduler/core/step.ts';
+import { step } from '../../../scheduler/core/step/step.ts';
 import type { Step } from '../../../scheduler/engine/commit-loop.ts';
 import { Engine } from '../../../scheduler/engine/engine.ts';
 import type { Completion, LoopStore } from '../../../scheduler/engine/loop-store.ts';

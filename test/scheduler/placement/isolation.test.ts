@@ -4,7 +4,7 @@ import test from 'ava';
 import { CallStyle, type Inventory, type NodeIsolation } from '../../../proto/gen/capstan/v1/nodes.ts';
 import type { IsolationRules } from '../../../scheduler/core/events.ts';
 import type { EndpointInput } from '../../../scheduler/core/state/endpoints.ts';
-import { explainRejections } from '../../../scheduler/core/fleet/placement/rejections.ts';
+import { explainRejections } from '../../../scheduler/core/state/rejections.ts';
 import { isolationRuleOf } from '../../../scheduler/core/fleet/placement/isolation-rule.ts';
 import { queueInput } from '../../support/endpoint-input.ts';
 import { FleetWorld } from '../core/fleet-world.ts';

@@ -4,7 +4,7 @@ import test from 'ava';
 import { CallStyle, Device, type Inventory } from '../../../proto/gen/capstan/v1/nodes.ts';
 import type { EndpointInput } from '../../../scheduler/core/state/endpoints.ts';
 import { place, type Plan } from '../../../scheduler/core/fleet/placement.ts';
-import { explainRejections } from '../../../scheduler/core/fleet/placement/rejections.ts';
+import { explainRejections } from '../../../scheduler/core/state/rejections.ts';
 import { queueReason } from '../../../scheduler/core/jobs/reasons.ts';
 import { requestWorker } from '../../../scheduler/core/fleet/workers.ts';
 import { nodeInfo } from '../../../scheduler/services/fleet-view.ts';

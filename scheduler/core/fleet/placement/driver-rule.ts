@@ -2,7 +2,7 @@
 import { compareVersions, unmetRequirement } from '../../../../lib/nvidia-requirement.ts';
 import type { State } from '../../state.ts';
 import type { Release } from '../../state/endpoints.ts';
-import type { DeviceFacts, NodeFacts } from './node-facts.ts';
+import type { DeviceFacts, NodeFacts } from '../../state/node-facts.ts';
 
 export interface DriverRule {
   readonly minCuda: string;

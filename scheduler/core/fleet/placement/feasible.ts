@@ -10,8 +10,8 @@ import type { Settings } from '../../settings.ts';
 import { workerReserve, type Reserve } from './cpu-size.ts';
 import { driverObjection, driverRuleOf, driverRuleOn, newestDriver, type DriverRule } from './driver-rule.ts';
 import { isolationRuleOf, type IsolationRule } from './isolation-rule.ts';
-import type { DeviceFacts, NodeFacts } from './node-facts.ts';
-import type { Rejected } from './rejections.ts';
+import type { DeviceFacts, NodeFacts } from '../../state/node-facts.ts';
+import type { Rejected } from '../../state/rejections.ts';
 import { chooseRuntime, runtimeWish, type RuntimeWish } from './runtime-choice.ts';
 
 /** Needs of one worker, computed once per placement. */

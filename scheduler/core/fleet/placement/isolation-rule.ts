@@ -10,8 +10,8 @@ import {
 import type { State } from '../../state.ts';
 import type { AccountRow } from '../../state/control-rows.ts';
 import type { Release } from '../../state/endpoints.ts';
-import type { NodeFacts } from './node-facts.ts';
-import type { Rejected } from './rejections.ts';
+import type { NodeFacts } from '../../state/node-facts.ts';
+import type { Rejected } from '../../state/rejections.ts';
 
 /** The account's rules together with the network that the release asks for. */
 export interface IsolationRule {

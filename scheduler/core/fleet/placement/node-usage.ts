@@ -4,7 +4,7 @@
  */
 import { invariant, present } from '../../../../lib/invariant.ts';
 import type { State } from '../../state.ts';
-import { listedWorker } from '../../state/references.ts';
+import { listedWorker } from '../../references.ts';
 import { noUsage, type NodeRecord, type NodeUsage, type WorkerRecord } from '../../state/fleet.ts';
 
 /** Counts a worker that was placed on its node. */

@@ -5,7 +5,7 @@
 import type { State } from '../../state.ts';
 import type { EndpointRecord, Release } from '../../state/endpoints.ts';
 import { isolationRuleOf } from './isolation-rule.ts';
-import type { RejectionGroup } from './rejections.ts';
+import type { RejectionGroup } from '../../state/rejections.ts';
 import { languageOf } from './runtime-choice.ts';
 
 /** Returns why no node can take a worker of the release, if this is known and still valid. */

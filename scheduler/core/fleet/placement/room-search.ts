@@ -3,7 +3,7 @@
  * that suffice, and of these the first in the order of the candidates.
  */
 import { present } from '../../../../lib/invariant.ts';
-import { usageWithout } from '../claims.ts';
+import { usageWithout } from './claims.ts';
 import type { State } from '../../state.ts';
 import type { NodeRecord, WorkerRecord } from '../../state/fleet.ts';
 import { fitOn, type Fit, type Wanted } from './feasible.ts';

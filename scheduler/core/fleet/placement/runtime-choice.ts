@@ -14,8 +14,8 @@
 import { baseImageOf, defaultBaseImage, imageReference, type Language } from '../../../../lib/base-images.ts';
 import { isAtLeast, type WorkerRuntime } from '../../../../lib/isolation.ts';
 import { isolationObjection, NO_RULE, type IsolationRule } from './isolation-rule.ts';
-import type { NodeFacts } from './node-facts.ts';
-import type { Rejected } from './rejections.ts';
+import type { NodeFacts } from '../../state/node-facts.ts';
+import type { Rejected } from '../../state/rejections.ts';
 
 /** The properties of a release that decide its runtime. */
 export interface RuntimeNeeds {

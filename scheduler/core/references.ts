@@ -5,9 +5,9 @@
  * Other references may lead nowhere, and their readers say when: a database that was restored in part may hold jobs and workers
  * without the row of their endpoint or release.
  */
-import { present } from '../../../lib/invariant.ts';
-import type { State } from '../state.ts';
-import type { NodeRecord, WorkerRecord } from './fleet.ts';
+import { present } from '../../lib/invariant.ts';
+import type { State } from './state.ts';
+import type { NodeRecord, WorkerRecord } from './state/fleet.ts';
 
 /** Returns a worker that a node or an endpoint lists. */
 export function listedWorker({ workers }: Pick<State, 'workers'>, id: string): WorkerRecord {

@@ -1,9 +1,9 @@
 /** The part of a node's inventory that placement reads. It contains no gauges, so it changes seldom. */
-import { imageReference } from '../../../../lib/base-images.ts';
-import { isIsolationLevel, isWorkerNetwork, type IsolationLevel, type WorkerNetwork } from '../../../../lib/isolation.ts';
-import type { Inventory } from '../../../../proto/gen/capstan/v1/nodes.ts';
+import { imageReference } from '../../../lib/base-images.ts';
+import { isIsolationLevel, isWorkerNetwork, type IsolationLevel, type WorkerNetwork } from '../../../lib/isolation.ts';
+import type { Inventory } from '../../../proto/gen/capstan/v1/nodes.ts';
 
-import type { GpuFacts } from '../../../../lib/gpu-table.ts';
+import type { GpuFacts } from '../../../lib/gpu-table.ts';
 
 export interface DeviceFacts extends GpuFacts {
   readonly uuid: string;

@@ -58,7 +58,7 @@ const MAX_EXAMPLES = 8;
 
 interface Gathered {
   nodes: number;
-  examples: { node: string; name: string; detail: string }[];
+  examples: { readonly node: string; readonly name: string; readonly detail: string }[];
 }
 
 /** Collects the rejections of one placement. */

@@ -3,12 +3,12 @@
  * endpoint gets that room, so it cannot go back to the endpoint that left it. Claims are not stored: a new scheduler
  * counts the workers that leave and claims their room again (preemption.ts).
  */
-import { present } from '../../../lib/invariant.ts';
-import type { State } from '../state.ts';
-import type { EndpointRecord } from '../state/endpoints.ts';
-import type { Claim, NodeRecord, NodeUsage, WorkerRecord } from '../state/fleet.ts';
-import { listedWorker } from '../state/references.ts';
-import { releaseUsage } from './placement/node-usage.ts';
+import { present } from '../../../../lib/invariant.ts';
+import type { State } from '../../state.ts';
+import type { EndpointRecord } from '../../state/endpoints.ts';
+import type { Claim, NodeRecord, NodeUsage, WorkerRecord } from '../../state/fleet.ts';
+import { listedWorker } from '../../references.ts';
+import { releaseUsage } from './node-usage.ts';
 
 /** Records a claim. Its workers that stay get no more jobs. */
 export function addClaim(state: State, endpoint: EndpointRecord, claim: Claim): void {

@@ -1,12 +1,12 @@
 /** Take-over: builds the state from the store, before any event. */
-import { DEFAULT_FIELDS, fieldsKeptIn } from '../../lib/endpoint-settings.ts';
-import type { CapstanError } from '../../lib/errors.ts';
-import type { BodyUsage, ControlRow, EndpointCounts, JobRow } from '../store/store.ts';
+import { DEFAULT_FIELDS, fieldsKeptIn } from '../../../lib/endpoint-settings.ts';
+import type { CapstanError } from '../../../lib/errors.ts';
+import type { BodyUsage, ControlRow, EndpointCounts, JobRow } from '../../store/store.ts';
 
-import { StepContext } from './context.ts';
-import { adoptBuilds, BUILD_SWEEP_MS } from './control/builds.ts';
-import type { StepResult } from './effects.ts';
-import { type State, newState } from './state.ts';
+import { StepContext } from '../context.ts';
+import { adoptBuilds, BUILD_SWEEP_MS } from '../control/builds.ts';
+import type { StepResult } from '../effects.ts';
+import { type State, newState } from '../state.ts';
 import {
   type AccountRow,
   type BuildRow,
@@ -18,23 +18,23 @@ import {
   rowKey,
   type AlertChannelRow,
   type SecretRow,
-} from './state/control-rows.ts';
-import { type EndpointConfig, endpointNameKey, newEndpointRecord, type Release } from './state/endpoints.ts';
-import { attemptKey, type JoinTokenRow, newNodeRecord, type NodeConfig } from './state/fleet.ts';
-import { heldAttempt } from './jobs/jobs.ts';
-import { emptyLane } from './state/jobs.ts';
-import type { Now } from './now.ts';
-import type { Settings } from './settings.ts';
-import { fromRow } from './jobs/job-records.ts';
-import { awaitExpiry, keyDefaults } from './control/keys.ts';
-import { fill } from './jobs/dispatch.ts';
-import { MASTER_KEY_SETTING } from './control/encryption.ts';
-import type { RandomState } from './random.ts';
-import { awaitNode, finishRecoveryIfReported } from './fleet/sessions.ts';
-import { SCALE_INTERVAL_MS } from './scaling/scaling.ts';
-import { changedPlacements } from './fleet/placed-workers.ts';
-import { workerReserve } from './fleet/placement/cpu-size.ts';
-import { addWorker, initialWorkerState, notePast, type DesiredRow, type DesiredWorker } from './fleet/workers.ts';
+} from '../state/control-rows.ts';
+import { type EndpointConfig, endpointNameKey, newEndpointRecord, type Release } from '../state/endpoints.ts';
+import { attemptKey, type JoinTokenRow, newNodeRecord, type NodeConfig } from '../state/fleet.ts';
+import { heldAttempt } from '../jobs/jobs.ts';
+import { emptyLane } from '../state/jobs.ts';
+import type { Now } from '../now.ts';
+import type { Settings } from '../settings.ts';
+import { fromRow } from '../jobs/job-records.ts';
+import { awaitExpiry, keyDefaults } from '../control/keys.ts';
+import { fill } from '../jobs/dispatch.ts';
+import { MASTER_KEY_SETTING } from '../control/encryption.ts';
+import type { RandomState } from '../random.ts';
+import { awaitNode, finishRecoveryIfReported } from '../fleet/sessions.ts';
+import { SCALE_INTERVAL_MS } from '../scaling/scaling.ts';
+import { changedPlacements } from '../fleet/placement/placed-workers.ts';
+import { workerReserve } from '../fleet/placement/cpu-size.ts';
+import { addWorker, initialWorkerState, notePast, type DesiredRow, type DesiredWorker } from '../fleet/workers.ts';
 
 /** A row that an earlier version may have written without some fields. */
 type Stored<Row, Newer extends keyof Row> = Omit<Row, Newer> & Partial<Pick<Row, Newer>>;

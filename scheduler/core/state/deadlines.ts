@@ -3,7 +3,7 @@
  * (a wait is answered, a job ends), so dead entries are removed as soon as they outnumber the live ones.
  */
 
-import { invariant } from '../../lib/invariant.ts';
+import { invariant } from '../../../lib/invariant.ts';
 
 /** Something due at a time unless it is dead by then. */
 export interface Deadline<T> {

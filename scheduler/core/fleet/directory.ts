@@ -5,7 +5,7 @@ import { KeyScope, type DirectoryUpdate, type EndpointEntry, type KeyEntry } fro
 import type { State } from '../state.ts';
 import type { KeyRow } from '../state/control-rows.ts';
 import type { EndpointConfig } from '../state/endpoints.ts';
-import { placementsOf } from '../fleet/placed-workers.ts';
+import { placementsOf } from './placement/placed-workers.ts';
 
 /** Returns a gateway's view of an endpoint. */
 export function endpointEntry(state: State, config: EndpointConfig): EndpointEntry {

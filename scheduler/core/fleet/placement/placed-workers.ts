@@ -2,11 +2,11 @@
  * The placements that gateways receive: which node runs which worker of a load-balanced endpoint. Gateways send
  * requests only to these workers, whatever a node announces. Workers that drain, or yield their place, are left out.
  */
-import type { NodePlacements } from '../../../proto/gen/capstan/v1/control.ts';
+import type { NodePlacements } from '../../../../proto/gen/capstan/v1/control.ts';
 
-import type { State } from '../state.ts';
-import type { NodeRecord } from '../state/fleet.ts';
-import { listedWorker } from '../state/references.ts';
+import type { State } from '../../state.ts';
+import type { NodeRecord } from '../../state/fleet.ts';
+import { listedWorker } from '../../references.ts';
 
 /** Returns the placed workers of a node. */
 export function placementsOf(state: State, node: NodeRecord): NodePlacements {
