@@ -17,6 +17,7 @@ import { KeysPage } from './pages/keys.tsx';
 import { NodePage } from './pages/node.tsx';
 import { NodesPage } from './pages/nodes.tsx';
 import { ServicePage } from './pages/operator.tsx';
+import { SearchBox } from './pages/search.tsx';
 import { SignInPage } from './pages/sign-in.tsx';
 import { WebhooksPage } from './pages/webhooks.tsx';
 import { FreshnessBanner, LiveMark } from './ui/freshness-banner.tsx';
@@ -121,6 +122,7 @@ function Shell({ session, onSignedOut }: { session: Session; onSignedOut: () => 
         <span class="muted who">
           <Text of={`${session.account.name ?? session.account.id} · ${session.keyName ?? 'key'} · ${session.scope}`} />
         </span>
+        <SearchBox />
         <LiveMark />
         <ThemeSwitch />
         <button type="button" onClick={leave}>

@@ -1,12 +1,13 @@
 import type { JSX } from 'preact';
 import { useState } from 'preact/hooks';
 
-import { CREATE_KEY, LIST_KEYS, REVOKE_KEY, type KeyScope } from '../api/graphql/gen/operations.ts';
+import { CREATE_KEY, LIST_KEYS, REVOKE_KEY, type ListKeysResult, type KeyScope } from '../api/graphql/gen/operations.ts';
 import { useAction, useLive } from '../api/live.ts';
 import { graphql } from '../api/request.ts';
 import { useSession, useWriteRefusal } from '../api/session.ts';
 import { time } from '../ui/format.ts';
 import { ActionButton, ConfirmButton, CopyButton, Failure, Loaded, Mono, Page, Section, Table, Text } from '../ui/parts.tsx';
+import { useUrlState } from '../ui/url-state.ts';
 import { WholeAccount } from './whole-account.tsx';
 
 const DAY_S = 86_400;
@@ -25,17 +26,26 @@ function Keys(): JSX.Element {
   const refusal = useWriteRefusal();
   const query = useLive(['keys'], (signal) => graphql(LIST_KEYS, {}, signal), 10_000);
   const revoke = useAction((id: string) => graphql(REVOKE_KEY, { id }));
+  const [{ filter }, change] = useUrlState({ filter: '' });
+  const isShown = ({ id, name, prefix }: ListKeysResult['apiKeys'][number]): boolean =>
+    `${id} ${name} ${prefix}`.toLowerCase().includes(filter.toLowerCase());
   return (
     <>
       <CreateKey />
       <Failure error={revoke.error} />
+      <div class="fields">
+        <div>
+          <label for="filter">Filter</label>
+          <input id="filter" type="search" value={filter} onInput={(event) => change({ filter: event.currentTarget.value }, 'replace')} />
+        </div>
+      </div>
       <Loaded query={query}>
         {({ apiKeys }) => (
           <Table
             label="API keys"
-            rows={apiKeys}
+            rows={apiKeys.filter(isShown)}
             id={({ id }) => id}
-            empty="No keys."
+            empty={apiKeys.length === 0 ? 'No keys.' : 'No key matches.'}
             columns={[
               { title: 'Name', cell: ({ name }) => <Text of={name} /> },
               { title: 'Key', cell: ({ prefix }) => <Mono of={`${prefix}…`} /> },

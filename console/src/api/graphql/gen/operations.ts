@@ -454,6 +454,20 @@ export interface DeviceHistory {
 
 export const DEVICE_HISTORY = 'step at utilization powerWatts memoryUsedBytes temperatureCelsius throttleReasons eccCorrected eccUncorrected xid';
 
+export interface FoundEndpoint {
+  readonly id: string;
+  readonly name: string;
+  readonly environment: string;
+  readonly kind: Kind;
+}
+
+export interface FoundJob {
+  readonly id: string;
+  readonly status: JobStatus;
+}
+
+export const FOUND_JOB = 'id status';
+
 export interface AccountRow {
   readonly id: string;
   readonly cell: string;
@@ -1083,6 +1097,34 @@ export type RemoveNodeVariables = {
 };
 export const REMOVE_NODE =
   'mutation RemoveNode($id:ID!){removeNode(id:$id)}' as Operation<RemoveNodeResult, RemoveNodeVariables>;
+
+export interface ListFleetResult {
+  readonly endpoints: readonly FoundEndpoint[];
+  readonly nodes: readonly {
+    readonly id: string;
+    readonly name: string;
+  }[];
+  readonly workers: readonly {
+    readonly id: string;
+    readonly endpoint: string;
+    readonly node: string;
+  }[];
+  readonly apiKeys: readonly {
+    readonly id: string;
+    readonly name: string;
+    readonly prefix: string;
+  }[];
+}
+export type ListFleetVariables = Readonly<Record<string, never>>;
+export const LIST_FLEET =
+  'query ListFleet{endpoints{id name environment kind}nodes{id name}workers{id endpoint node}apiKeys{id name prefix}}' as Operation<ListFleetResult, ListFleetVariables>;
+
+export interface ListFoundEndpointsResult {
+  readonly endpoints: readonly FoundEndpoint[];
+}
+export type ListFoundEndpointsVariables = Readonly<Record<string, never>>;
+export const LIST_FOUND_ENDPOINTS =
+  'query ListFoundEndpoints{endpoints{id name environment kind}}' as Operation<ListFoundEndpointsResult, ListFoundEndpointsVariables>;
 
 export interface GetServiceResult {
   readonly accounts: readonly AccountRow[];

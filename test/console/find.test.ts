@@ -1,0 +1,113 @@
+/** Whoever looks for something finds it: one search box over all pages, and names with links where a page speaks of a thing. */
+import { join } from 'node:path';
+
+import test from 'ava';
+import type { Browser, Page } from 'playwright-core';
+
+import { Stack } from '../support/stack.ts';
+import { HOSTILE } from './app/handlers.ts';
+import { browserPath, buildConsole, checkAccessibility, closeBrowser, openBrowser, openPage, signIn, SKIPPED } from './browser.ts';
+
+const serial = browserPath === undefined ? test.serial.skip : test.serial;
+
+let stack: Stack;
+let browser: Browser;
+let ids: ReadonlyMap<string, string>;
+
+const idOf = (name: string): string => ids.get(name) ?? '';
+
+if (browserPath !== undefined) {
+  test.before(async () => {
+    await buildConsole();
+    [stack, browser] = await Promise.all([Stack.start(), openBrowser()]);
+    ids = await stack.deploy(join(import.meta.dirname, 'app'));
+  });
+  test.after.always(async () => {
+    await closeBrowser(browser);
+    await stack?.close();
+  });
+}
+
+async function graphql<T>(query: string, variables: object = {}): Promise<T> {
+  const response = await stack.call('/graphql', { method: 'POST', body: JSON.stringify({ query, variables }) });
+  return ((await response.json()) as { data: T }).data;
+}
+
+/** Opens the search box by the keyboard, types, and waits until the search has ended. */
+async function search(page: Page, text: string): Promise<void> {
+  await page.keyboard.press('Control+k');
+  const dialog = page.getByRole('dialog', { name: 'Search' });
+  await dialog.getByRole('combobox').fill(text);
+  await dialog.getByRole('status').filter({ hasNotText: 'Searching' }).waitFor();
+}
+
+serial(`jobs, endpoints, nodes, workers and keys are found by the keyboard alone, from every page${SKIPPED}`, async (t) => {
+  const job = await stack.run(idOf('hostile'), {});
+  const { workerId = '' } = await stack.ended(idOf('hostile'), job);
+  const [node] = JSON.parse(await stack.tool('node', 'list', '--json')) as { id: string; name: string }[];
+  await graphql('mutation ($name: String!) { createApiKey(name: $name, scope: READ_ONLY) { key { id } } }', { name: `key ${HOSTILE}` });
+  const page = await openPage(t, browser, stack.url);
+  await signIn(page, stack.url, stack.apiKey, '/console/account');
+  const options = page.getByRole('listbox', { name: 'Found' }).getByRole('option');
+
+  await search(page, ` job ${job}\n`);
+  await options.filter({ hasText: job }).waitFor();
+  await checkAccessibility(t, page, 'search');
+  await page.keyboard.press('Enter');
+  await page.waitForURL(new RegExp(`/endpoints/${idOf('hostile')}/jobs/${job}$`));
+  await page.getByRole('dialog').waitFor({ state: 'detached' });
+
+  await search(page, 'wor');
+  await options.filter({ hasText: /^endpoint\s*words/ }).waitFor();
+  await page.keyboard.press('Enter');
+  await page.waitForURL(new RegExp(`/endpoints/${idOf('words')}$`));
+
+  await search(page, node?.name ?? '');
+  const place = (await options.allInnerTexts()).findIndex((text) => text.startsWith('node'));
+  for (let n = 0; n < place; n++) await page.keyboard.press('ArrowDown');
+  await page.getByRole('option', { selected: true }).filter({ hasText: /^node/ }).waitFor();
+  await page.keyboard.press('Enter');
+  await page.waitForURL(new RegExp(`/nodes/${node?.id ?? ''}$`));
+
+  await search(page, workerId);
+  await options.filter({ hasText: 'hostile on' }).waitFor();
+  await page.keyboard.press('Enter');
+  await page.waitForURL(new RegExp(`/logs\\?worker=${workerId}`));
+
+  await search(page, 'onerror');
+  await options.filter({ hasText: 'key <img src=x onerror' }).waitFor();
+  t.is(await page.evaluate('window.hacked'), undefined, 'a name is text');
+  await page.keyboard.press('Enter');
+  await page.waitForURL(/\/keys\?filter=/);
+  await page.getByRole('region', { name: 'API keys' }).getByText('<img src=x').waitFor();
+  t.is(await page.getByRole('region', { name: 'API keys' }).getByRole('row').count(), 2, 'the title and the key');
+
+  await search(page, 'no such thing');
+  await page.getByText('Nothing matches').waitFor();
+  await page.keyboard.press('Escape');
+  await page.getByRole('dialog').waitFor({ state: 'detached' });
+  await page.keyboard.press('Meta+k');
+  await page.getByRole('dialog', { name: 'Search' }).waitFor();
+});
+
+serial(`the search box finds nothing of another account, nor of what a key does not cover${SKIPPED}`, async (t) => {
+  const job = await stack.run(idOf('paused'), {});
+  const { createAccount } = await graphql<{ createAccount: { keyText: string } }>(
+    'mutation { createAccount(id: "neighbour") { keyText } }',
+  );
+  const { createApiKey } = await graphql<{ createApiKey: { plaintext: string } }>(
+    'mutation ($of: [ID!]) { createApiKey(name: "some", scope: ENDPOINTS, endpoints: $of) { plaintext } }',
+    { of: [idOf('words')] },
+  );
+  for (const key of [createAccount.keyText, createApiKey.plaintext]) {
+    const page = await openPage(t, browser, stack.url);
+    await signIn(page, stack.url, key, '/console');
+    for (const text of [job, idOf('paused'), 'hostile', 'key <img']) {
+      await search(page, text);
+      await page.getByText(/Nothing matches|nothing to find/).waitFor();
+      t.is(await page.getByRole('option').count(), 0, text);
+      await page.keyboard.press('Escape');
+    }
+  }
+  await stack.call(`/v2/${idOf('paused')}/purge-queue`, { method: 'POST' });
+});
