@@ -34,7 +34,7 @@ export class PlainHistogram {
   readonly type = 'histogram';
   readonly aggregator = 'sum';
   readonly #bounds: readonly number[];
-  readonly #series: HistogramSeries[] = [];
+  readonly #series = new Set<HistogramSeries>();
 
   constructor(registry: Registry, { name, help, buckets }: HistogramSpec) {
     this.name = name;
@@ -46,14 +46,19 @@ export class PlainHistogram {
   /** Adds a series. The caller keeps it: equal labels twice would be two series. */
   series(labels: Labels): HistogramSeries {
     const series = new HistogramSeries(labels, this.#bounds);
-    this.#series.push(series);
+    this.#series.add(series);
     return series;
+  }
+
+  /** Forgets what was observed of a series. */
+  remove(series: HistogramSeries): void {
+    this.#series.delete(series);
   }
 
   /** Called by the registry. */
   get(): Promise<object> {
     const { name, help, type, aggregator } = this;
-    return Promise.resolve({ name, help, type, aggregator, values: this.#series.flatMap((series) => series.lines(name)) });
+    return Promise.resolve({ name, help, type, aggregator, values: [...this.#series].flatMap((series) => series.lines(name)) });
   }
 }
 

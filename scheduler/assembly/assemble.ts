@@ -209,7 +209,7 @@ async function assembleIn(folder: DataFolder, { config, deps, log, gpus, guardOf
         },
       },
       step(state, event, now, result) {
-        recorder.advance();
+        recorder.advance(now.wall);
         step(state, event, now, result);
       },
       payloadBytes: config.payloadCacheMb * 1_000_000,

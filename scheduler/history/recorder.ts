@@ -103,9 +103,9 @@ export class HistoryRecorder {
     this.#timer.unref();
   }
 
-  /** Ends the step before the present one, if it goes on. Called before each event. */
-  advance(): void {
-    if (this.#options.wall() >= (Math.floor(this.#sampledAt / SAMPLE_MS) + 1) * SAMPLE_MS) this.sample();
+  /** Ends the step before the present one, if it goes on. Called before each event, with its time. */
+  advance(wall = this.#options.wall()): void {
+    if (wall >= (Math.floor(this.#sampledAt / SAMPLE_MS) + 1) * SAMPLE_MS) this.sample();
   }
 
   /** Writes what is not written, and ends. */

@@ -4,7 +4,8 @@
  */
 import { Counter, Gauge, Histogram, Registry } from 'prom-client';
 
-import { joinMetrics, metricsText, observeTraced, tracedHistogram, type MetricsFormat } from '../../lib/metrics-text.ts';
+import { joinMetrics, metricsText, type MetricsFormat } from '../../lib/metrics-text.ts';
+import { PlainHistogram, type HistogramSeries } from '../../lib/plain-histogram.ts';
 import { addProcessMetrics } from '../../lib/process-metrics.ts';
 import { sampledTraceId } from '../../lib/trace-context.ts';
 import type { Effect, Write } from '../core/effects.ts';
@@ -48,9 +49,10 @@ type WorkerStarted = Extract<Effect, { kind: 'worker-started' }>;
 type Finish = Extract<Op, { kind: 'finish' }>;
 
 interface EndpointSeries {
-  readonly delay: Histogram.Internal<string>;
-  readonly execution: Histogram.Internal<string>;
-  readonly finished: Readonly<Record<Finish['state'], Counter.Internal>>;
+  readonly delay: HistogramSeries;
+  readonly execution: HistogramSeries;
+  /** Taken over by the counter when it is scraped. */
+  readonly finished: Record<Finish['state'], number>;
 }
 
 /** From a dispatch within one turn to a job that waited for a host to return, s. */
@@ -75,48 +77,47 @@ export class SchedulerMetrics implements CommitWatcher {
   readonly #registry = new Registry();
   readonly #series = new Map<string, EndpointSeries>();
   readonly #source: MetricsSource;
-  readonly #delay: Histogram;
-  readonly #execution: Histogram;
-  readonly #finished: Counter;
-  readonly #commitSeconds: Histogram;
-  readonly #commitOps: Histogram;
+  readonly #delay: PlainHistogram;
+  readonly #execution: PlainHistogram;
+  readonly #commitSeconds: HistogramSeries;
+  readonly #commitOps: HistogramSeries;
   readonly #deliveries: Counter;
   readonly #starts: Histogram;
 
   constructor(source: MetricsSource) {
     this.#source = source;
     const registers = [this.#registry];
-    const labelNames = ['endpoint'];
-    this.#delay = tracedHistogram(this.#registry, {
+    this.#delay = new PlainHistogram(this.#registry, {
       name: 'capstan_job_delay_seconds',
       help: 'Time from the submission of a job to the start of its last attempt (delayTime).',
-      labelNames,
       buckets: DELAY_BUCKETS,
     });
-    this.#execution = tracedHistogram(this.#registry, {
+    this.#execution = new PlainHistogram(this.#registry, {
       name: 'capstan_job_execution_seconds',
       help: 'Duration of the last attempt of a job (executionTime).',
-      labelNames,
       buckets: EXECUTION_BUCKETS,
     });
-    this.#finished = new Counter({
+    const finished: Counter = new Counter({
       name: 'capstan_jobs_finished_total',
       help: 'Ended jobs by final state.',
       labelNames: ['endpoint', 'state'],
       registers,
+      collect: () => {
+        finished.reset();
+        for (const [endpoint, counts] of this.#series)
+          for (const state of FINISHED) finished.inc({ endpoint, state }, counts.finished[state]);
+      },
     });
-    this.#commitSeconds = new Histogram({
+    this.#commitSeconds = new PlainHistogram(this.#registry, {
       name: 'capstan_store_commit_duration_seconds',
       help: 'Time from sending a batch to the store until it is durable.',
       buckets: COMMIT_BUCKETS,
-      registers,
-    });
-    this.#commitOps = new Histogram({
+    }).series({});
+    this.#commitOps = new PlainHistogram(this.#registry, {
       name: 'capstan_store_commit_operations',
       help: 'Operations per batch.',
       buckets: BATCH_BUCKETS,
-      registers,
-    });
+    }).series({});
     this.#deliveries = new Counter({
       name: 'capstan_webhook_deliveries_total',
       help: 'Attempts to deliver a webhook, by outcome.',
@@ -146,15 +147,14 @@ export class SchedulerMetrics implements CommitWatcher {
       if (op.kind !== 'finish' || subject === null || outcomes[i]?.kind !== 'ok') continue;
       const { endpoint, trace } = subject;
       const { delay, execution, finished } = this.#seriesOf(endpoint);
-      finished[op.state].inc();
+      finished[op.state] += 1;
       const traceId = sampledTraceId(trace ?? '');
       if (traceId === undefined) {
         if (op.delayMs !== null) delay.observe(op.delayMs / 1000);
         if (op.executionMs !== null) execution.observe(op.executionMs / 1000);
       } else {
-        const labels = { endpoint };
-        if (op.delayMs !== null) observeTraced(this.#delay, { labels, value: op.delayMs / 1000, traceId });
-        if (op.executionMs !== null) observeTraced(this.#execution, { labels, value: op.executionMs / 1000, traceId });
+        if (op.delayMs !== null) delay.observeTraced(op.delayMs / 1000, traceId);
+        if (op.executionMs !== null) execution.observeTraced(op.executionMs / 1000, traceId);
       }
     }
   }
@@ -180,16 +180,10 @@ export class SchedulerMetrics implements CommitWatcher {
     const known = this.#series.get(endpoint);
     if (known !== undefined) return known;
     this.#forgetRemoved();
-    const finished = (state: Finish['state']): Counter.Internal => this.#finished.labels({ endpoint, state });
     const series: EndpointSeries = {
-      delay: this.#delay.labels({ endpoint }),
-      execution: this.#execution.labels({ endpoint }),
-      finished: {
-        COMPLETED: finished('COMPLETED'),
-        FAILED: finished('FAILED'),
-        CANCELLED: finished('CANCELLED'),
-        TIMED_OUT: finished('TIMED_OUT'),
-      },
+      delay: this.#delay.series({ endpoint }),
+      execution: this.#execution.series({ endpoint }),
+      finished: { COMPLETED: 0, FAILED: 0, CANCELLED: 0, TIMED_OUT: 0 },
     };
     this.#series.set(endpoint, series);
     return series;
@@ -202,12 +196,11 @@ export class SchedulerMetrics implements CommitWatcher {
   #forgetRemoved(): void {
     const endpoints = this.#source.image()?.endpoints;
     if (endpoints === undefined) return;
-    for (const endpoint of this.#series.keys()) {
+    for (const [endpoint, { delay, execution }] of this.#series) {
       if (endpoints.has(endpoint)) continue;
       this.#series.delete(endpoint);
-      this.#delay.remove({ endpoint });
-      this.#execution.remove({ endpoint });
-      for (const state of FINISHED) this.#finished.remove({ endpoint, state });
+      this.#delay.remove(delay);
+      this.#execution.remove(execution);
     }
   }
 }

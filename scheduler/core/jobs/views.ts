@@ -12,18 +12,20 @@ import { shownWebhook } from '../webhooks/webhook-url.ts';
 /** Returns the view of a job in the state: queued, leased or started. */
 export function viewOfRecord(job: JobRecord, queueReason: string): Job {
   const started = job.phase === 'STARTED';
-  return {
+  const shown: Job = {
     id: job.id,
     endpointId: job.endpoint,
     state: started ? JobState.IN_PROGRESS : JobState.IN_QUEUE,
-    ...(started && job.progress !== null ? { output: toPayloadMessage(job.progress) } : {}),
-    ...(started && job.startedAt !== null ? { delayMs: span(job.submittedAt, job.startedAt) } : {}),
     retries: Math.max(0, job.attempts - 1),
     workerId: job.worker ?? '',
     queueReason: started ? '' : queueReason,
     webhook: shownWebhook(job.webhook),
     submittedAtMs: BigInt(Math.trunc(job.submittedAt)),
   };
+  // Nearly every view is of a job that was just submitted, and has neither.
+  if (started && job.progress !== null) shown.output = toPayloadMessage(job.progress);
+  if (started && job.startedAt !== null) shown.delayMs = span(job.submittedAt, job.startedAt);
+  return shown;
 }
 
 /** Returns the view of a stored row. An output that is damaged is left out, and the error says so. */
