@@ -62,7 +62,9 @@ function insert(ctx: StepContext, endpoint: EndpointRecord, event: Extract<CoreE
   const nothingBefore = normal.count === 0 && (job.priority === 0 || low.count === 0);
   const slot = nothingBefore ? findFreeSlot(ctx.state, endpoint, ctx.now, { queuePosition: job.queuePosition, isApart: false }) : null;
   const next = slot === null ? applyEvent(ctx.state, job, 'submit') : takeLease(ctx, job, 'submit-leased', slot);
-  if (slot === null && (endpoint.workers.size === 0 || endpoint.config.scalerType === 'REQUEST_COUNT'))
+  // Without a worker, the first job of a queue requests one; the others behind it change nothing that the scaler sees.
+  const isFirst = endpoint.lanes[job.priority].count === 1;
+  if (slot === null && ((endpoint.workers.size === 0 && isFirst) || endpoint.config.scalerType === 'REQUEST_COUNT'))
     ctx.state.dirtyEndpoints.add(event.endpoint);
   const write = ctx.write(
     {
