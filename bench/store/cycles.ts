@@ -52,10 +52,10 @@ interface Subject {
   readonly file: string | undefined;
 }
 
-async function subjectOf(of: Pick<Subject, 'driver' | 'depth' | 'store' | 'file'>, shard: number): Promise<Subject> {
-  const taken = await of.store.acquire(shard, 'bench', 60_000);
-  if (!('term' in taken)) throw new Error(`shard ${shard} is held by ${taken.heldBy}`);
-  const fence = { shard, term: taken.term };
+async function subjectOf(of: Pick<Subject, 'driver' | 'depth' | 'store' | 'file'>, cell: number): Promise<Subject> {
+  const taken = await of.store.acquire(cell, 'bench', 60_000);
+  if (!('term' in taken)) throw new Error(`cell ${cell} is held by ${taken.heldBy}`);
+  const fence = { cell, term: taken.term };
   const queue = { tail: 1, head: 1 };
   await fill(of.store, fence, queue, of.depth);
   return { ...of, fence, queue, runs: [] };

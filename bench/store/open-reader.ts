@@ -78,7 +78,7 @@ const reader = new Client({ connectionString: values.postgres });
 try {
   const taken = await store.acquire(store.cell, 'bench', 60_000);
   if (!('term' in taken)) throw new Error(`the cell is held by ${taken.heldBy}`);
-  const fence = { shard: store.cell, term: taken.term };
+  const fence = { cell: store.cell, term: taken.term };
   const queue = { tail: 1, head: 1 };
   await fill(store, fence, queue, DEPTH);
   const loop = { store, fence, queue, inFlight: Number(values['in-flight']), seconds, removes: true, webhooks: values.webhooks };

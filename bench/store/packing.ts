@@ -15,7 +15,7 @@ import { finishOp, leaseOp, median, requeueOp, submitOp } from './load.ts';
 const BATCH_SIZE = 64;
 const { values } = parseArgs({ options: { rounds: { type: 'string', default: '400' } } });
 const rounds = Number(values.rounds);
-const fence = { shard: 0, term: 1n };
+const fence = { cell: 0, term: 1n };
 const now = Date.now();
 
 /** Drops what it receives and confirms it, so that no round begins before the messages of the previous one are gone. */

@@ -100,7 +100,7 @@ export interface Parts {
   readonly disk: DiskWatch;
   readonly server: GrpcServer;
   readonly cluster: ClusterView;
-  readonly shard: number;
+  readonly cell: number;
   readonly standing: OwnershipStatus;
   /** Leaves the data folder to another process. */
   unlock(): void;
@@ -139,7 +139,7 @@ async function assembleIn(folder: DataFolder, { config, deps, log, gpus, guardOf
   const storeMetrics = new StoreMetrics();
   const standing = new OwnershipStatus({ isShared: config.store !== '' });
   const payloads = new PayloadKeys(masterKey, olderMasterKeys, config.encryptPayloads);
-  const { store, shard, cells, history, queueReasons, deviceHistory, snapshots } = await openStore(config, folder, {
+  const { store, cell, cells, history, queueReasons, deviceHistory, snapshots } = await openStore(config, folder, {
     masterKeys: () => masterKeys.text,
     payloadKeys: payloads,
     advertised: () => standing.address,
@@ -197,7 +197,7 @@ async function assembleIn(folder: DataFolder, { config, deps, log, gpus, guardOf
       clock,
       random: [random[0] ?? 1, random[1] ?? 2, random[2] ?? 3, random[3] ?? 4],
       owner: id,
-      shard,
+      cell,
       standsBy: standing.isShared,
       onRole: (role) => standing.onRole(role),
       log,
@@ -361,7 +361,7 @@ async function assembleIn(folder: DataFolder, { config, deps, log, gpus, guardOf
       closeStreams(reason);
       gateways.close(reason);
     },
-    shard,
+    cell,
     standing,
     unlock,
   };

@@ -18,8 +18,8 @@ import type { StoreWatcher } from '../store/store-watcher.ts';
 
 export interface OpenedStore {
   readonly store: Store;
-  /** Number of the cell that the store serves: the shard of its fences. */
-  readonly shard: number;
+  /** Number of the cell that the store serves, which its fences name. */
+  readonly cell: number;
   /** The cells of the database; null where there is only one, which has no row. */
   readonly cells: Cells | null;
   readonly history: HistoryStore;
@@ -56,7 +56,7 @@ async function openInFolder({ cell }: SchedulerConfig, folder: DataFolder, { mas
   const snapshots = new Snapshots(file, (copy) => store.snapshot(copy), masterKeys);
   await snapshots.sweep();
   const { history, queueReasons, deviceHistory } = store;
-  return { store, shard: 0, cells: null, history, queueReasons, deviceHistory, snapshots };
+  return { store, cell: 0, cells: null, history, queueReasons, deviceHistory, snapshots };
 }
 
 async function openShared(config: SchedulerConfig, { advertised, watcher, payloadKeys }: StoreFacts): Promise<OpenedStore> {
@@ -67,5 +67,5 @@ async function openShared(config: SchedulerConfig, { advertised, watcher, payloa
     throw new CapstanError('CONFIG', 'CAPSTAN_BLOB_DIR_SHARED: requires CAPSTAN_BLOB_DIR', { field: 'CAPSTAN_BLOB_DIR_SHARED' });
   const store = await openPostgresStore({ url, cell, watcher, advertised, payloadKeys });
   const { cells, history, queueReasons, deviceHistory } = store;
-  return { store, shard: store.cell, cells, history, queueReasons, deviceHistory, snapshots: null };
+  return { store, cell: store.cell, cells, history, queueReasons, deviceHistory, snapshots: null };
 }

@@ -71,7 +71,7 @@ export class Ownership {
    * Resolves when it is known which one, if there is any, with whether there was anything to give up.
    */
   async release(): Promise<boolean> {
-    const { engine, standing, blobs, sender, masterKeys, store, shard } = this.#parts;
+    const { engine, standing, blobs, sender, masterKeys, store, cell } = this.#parts;
     const before = standing.status;
     standing.become({ kind: 'stopping', ...('owner' in before ? { owner: before.owner } : {}) });
     blobs.stopSweep();
@@ -80,7 +80,7 @@ export class Ownership {
     await engine.close();
     try {
       // A standby may have got the queue a moment ago.
-      await store.release(shard);
+      await store.release(cell);
       if (before.kind === 'owner') await this.#awaitSuccessor();
     } catch (error) {
       // Its lock ends with its connection: a standby takes over then.

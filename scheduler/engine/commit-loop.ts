@@ -13,7 +13,7 @@
  *    run, the core learns which requests get replies, because they count as open until then.
  * 4. A failed commit ends the loop: no operation of that batch or of later ones is known to be durable.
  * 5. A step that throws (an invariant does not hold) ends the loop, too: nothing that it gathered is written.
- * 6. Where another process may take the shard over (`fenceMs` of the store), an effect is run only while the last
+ * 6. Where another process may take the cell over (`fenceMs` of the store), an effect is run only while the last
  *    confirmed batch was sent less than `fenceMs` ago. That is checked before each effect, not by a timer, which a
  *    paused process would run too late. Effects past that bound are held until the next batch is confirmed, an empty
  *    one if need be, and dropped if it is refused. An idle loop commits an empty batch now and then.
@@ -107,7 +107,7 @@ export class CommitLoop {
     return this.#inFlight;
   }
 
-  /** Whether the shard cannot have another owner that took it over because this one was silent: effects may leave. */
+  /** Whether the cell cannot have another owner that took it over because this one was silent: effects may leave. */
   get confirmed(): boolean {
     const { store, clock } = this.#options;
     return store.fenceMs === null || clock.now().mono - this.#confirmedAt < store.fenceMs;

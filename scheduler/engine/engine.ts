@@ -1,8 +1,8 @@
 /**
- * The shell around the core: takes over the shard, runs the commit loop on the restored state, and runs the effects. If
- * its term is stale, the engine drops the state, ends every stream (callers send again) and takes the shard over again.
+ * The shell around the core: takes over the cell, runs the commit loop on the restored state, and runs the effects. If
+ * its term is stale, the engine drops the state, ends every stream (callers send again) and takes the cell over again.
  * It does the same after a full disk, which rolls back the whole batch, and after a lost connection to the store, which
- * refuses every batch until the shard is taken over under a new term. If another scheduler owns the shard by then, the engine
+ * refuses every batch until the cell is taken over under a new term. If another scheduler owns the cell by then, the engine
  * waits for its turn (a standby), or the process must end where there can be no other. After any other failure of the store
  * the process must end and start again.
  *
@@ -50,9 +50,9 @@ export interface EngineOptions {
   readonly clock: Clock;
   readonly random: RandomState;
   readonly owner: string;
-  /** The shard of the store that the engine works on; 0 when left out. */
-  readonly shard?: number;
-  /** Another process may own the shard: the engine waits for its turn. Without it, another owner is fatal. */
+  /** The cell of the store that the engine works on; 0 when left out. */
+  readonly cell?: number;
+  /** Another process may own the cell: the engine waits for its turn. Without it, another owner is fatal. */
   readonly standsBy?: boolean;
   /** Called when the role changes; as a standby also when the owner does. */
   readonly onRole?: (role: Role) => void;
@@ -70,12 +70,12 @@ export interface EngineOptions {
   readonly secondBatchWrites?: number;
 }
 
-/** What the engine is to its shard. */
+/** What the engine is to its cell. */
 export type Role =
   | { readonly kind: 'owner'; readonly term: bigint }
   /** `owner` is the address of the owner, where it is known. */
   | { readonly kind: 'standby'; readonly heldBy: string; readonly owner?: string }
-  /** The state is dropped, and who owns the shard is not known. */
+  /** The state is dropped, and who owns the cell is not known. */
   | { readonly kind: 'lost' };
 
 /** The state of one take-over, and the parts that work on it. */
@@ -136,7 +136,7 @@ export class Engine {
     if (!this.#current().loop.confirmed) throw takingOver();
   }
 
-  /** The term under which the shard is owned; null while it is not. */
+  /** The term under which the cell is owned; null while it is not. */
   get term(): bigint | null {
     return this.#life?.term ?? null;
   }
@@ -194,7 +194,7 @@ export class Engine {
     this.handle({ kind: 'disk', refusal });
   }
 
-  /** Takes over the shard and rebuilds the state from the store. */
+  /** Takes over the cell and rebuilds the state from the store. */
   takeOver(): Promise<void> {
     return new Promise((resolve, reject) => {
       this.beginTakeOver({ done: resolve, failed: (error) => reject(toError(error)) });
@@ -203,9 +203,9 @@ export class Engine {
 
   /** {@link Engine.takeOver} with callbacks. */
   beginTakeOver({ done, failed }: Completion<void>): void {
-    const { store, owner, shard = 0, settings } = this.#options;
+    const { store, owner, cell = 0, settings } = this.#options;
     store.acquire(
-      { shard, owner, forMs: settings.nodeGraceMs },
+      { cell, owner, forMs: settings.nodeGraceMs },
       {
         done: (taken) => {
           if ('heldBy' in taken) failed(heldByAnother(taken));
@@ -247,22 +247,22 @@ export class Engine {
   }
 
   /**
-   * The store may have lost the shard, or its connection: drops the state and takes the shard over anew. A state of
+   * The store may have lost the cell, or its connection: drops the state and takes the cell over anew. A state of
    * another term than this one stays: it was taken over after what the store reports.
    */
   recheck(term: bigint): void {
     if (!this.#closed && this.#life?.term === term) this.#fail(new CapstanError('UNAVAILABLE', 'the store may have lost the queue'));
   }
 
-  /** As a standby: takes the shard over once its owner is gone. {@link EngineOptions.onRole} tells when. */
+  /** As a standby: takes the cell over once its owner is gone. {@link EngineOptions.onRole} tells when. */
   standBy(heldBy: unknown): void {
     this.#takeOverFailed(heldBy);
   }
 
   /**
-   * Commits what was accepted, and drops the state; then runs `act`, which may change rows under it, and takes the shard over
+   * Commits what was accepted, and drops the state; then runs `act`, which may change rows under it, and takes the cell over
    * anew, whatever became of that. Until then nothing is accepted, answered or sent. `check` sees the state once the store
-   * holds all of it, and may refuse; then nothing else has happened but that the shard is taken over.
+   * holds all of it, and may refuse; then nothing else has happened but that the cell is taken over.
    * @throws CapstanError UNAVAILABLE when the state is lost meanwhile; what `check` and `act` throw.
    */
   async withoutState<T>(check: (state: State) => void, act: () => Promise<T>): Promise<T> {
@@ -305,7 +305,7 @@ export class Engine {
       failed(takingOver());
       return;
     }
-    const { settings, clock, random, store, shard = 0, secondBatchWrites } = this.#options;
+    const { settings, clock, random, store, cell = 0, secondBatchWrites } = this.#options;
     const decided = new StepResult();
     const state = restore({ settings, random, diskRefusal: this.#diskRefusal }, stored, clock.now(), decided);
     const runner = new EffectRunner({
@@ -333,7 +333,7 @@ export class Engine {
       failed: (error: unknown) => this.#fail(error),
       broken: (error: unknown) => this.#broken(error),
     };
-    const fence = { shard, term };
+    const fence = { cell, term };
     const batches = secondBatchWrites === undefined ? {} : { secondBatchWrites };
     const loop = new CommitLoop({ state, step: this.#options.step ?? step, store, fence, clock, sink, ...batches }, decided);
     this.#life = { term, state, loop, runner };
@@ -426,14 +426,14 @@ export class Engine {
     });
   }
 
-  /** Another process owns the shard: waits until it may be free, and looks again. */
+  /** Another process owns the cell: waits until it may be free, and looks again. */
   #waitForTurn(error: CapstanError): void {
-    const { store, shard = 0, onRole } = this.#options;
+    const { store, cell = 0, onRole } = this.#options;
     if (error.message !== this.#heldBy)
       onRole?.({ kind: 'standby', heldBy: error.message, ...(error.owner === undefined ? {} : { owner: error.owner }) });
     this.#heldBy = error.message;
     if (store.waitForTurn === undefined) this.#retryTakeOver(TURN_MS);
-    else store.waitForTurn(shard, TURN_MS, { done: () => this.#takeOverAgain(), failed: () => this.#retryTakeOver() });
+    else store.waitForTurn(cell, TURN_MS, { done: () => this.#takeOverAgain(), failed: () => this.#retryTakeOver() });
   }
 
   #takeOverFailed(error: unknown): void {

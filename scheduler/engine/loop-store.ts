@@ -11,7 +11,7 @@ export interface Completion<T> {
 }
 
 export interface Acquisition {
-  readonly shard: number;
+  readonly cell: number;
   readonly owner: string;
   readonly forMs: number;
 }
@@ -23,7 +23,7 @@ export interface LoopStore {
   read<K extends keyof Reads>(query: K, args: Parameters<Reads[K]>, completion: Completion<ReturnType<Reads[K]>>): void;
   search<K extends keyof Reads>(query: K, args: Parameters<Reads[K]>, completion: Completion<ReturnType<Reads[K]>>): void;
   acquire(wanted: Acquisition, completion: Completion<Acquired>): void;
-  waitForTurn?(shard: number, ms: number, completion: Completion<void>): void;
+  waitForTurn?(cell: number, ms: number, completion: Completion<void>): void;
 }
 
 /** Adapts a store with promises to callbacks. */
@@ -33,7 +33,7 @@ export function callbackStore(store: Store): LoopStore {
     commit: (fence, ops, { done, failed }) => void store.commit(fence, ops).then(done, failed),
     read: (query, args, { done, failed }) => void store.read(query, ...args).then(done, failed),
     search: (query, args, { done, failed }) => void store.search(query, ...args).then(done, failed),
-    acquire: ({ shard, owner, forMs }, { done, failed }) => void store.acquire(shard, owner, forMs).then(done, failed),
-    waitForTurn: (shard, ms, { done, failed }) => void store.waitForTurn(shard, ms).then(done, failed),
+    acquire: ({ cell, owner, forMs }, { done, failed }) => void store.acquire(cell, owner, forMs).then(done, failed),
+    waitForTurn: (cell, ms, { done, failed }) => void store.waitForTurn(cell, ms).then(done, failed),
   };
 }

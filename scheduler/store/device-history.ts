@@ -26,7 +26,7 @@ export interface DeviceHistoryStore {
   save(rows: readonly DeviceHistoryRow[]): Promise<void>;
   /** In order of their begin. */
   read(range: DeviceHistoryRange): Promise<Pick<DeviceHistoryRow, 'at' | 'value'>[]>;
-  /** Removes the rows of this store's shard that begin before this time, ms, also those of nodes that no longer exist. */
+  /** Removes the rows of this store's cell that begin before this time, ms, also those of nodes that no longer exist. */
   expire(before: number): Promise<void>;
 }
 

@@ -22,7 +22,7 @@ export interface QueueReasonStore {
   save(rows: readonly QueueReasonRow[]): Promise<void>;
   /** Rows of an endpoint from the one that stands at `from` to before `until`, in order. */
   read(range: { readonly endpoint: string; readonly from: number; readonly until: number }): Promise<Omit<QueueReasonRow, 'endpoint'>[]>;
-  /** The last row of each endpoint of this store's shard, unless its reason is empty. */
+  /** The last row of each endpoint of this store's cell, unless its reason is empty. */
   standing(): Promise<Pick<QueueReasonRow, 'endpoint' | 'reason'>[]>;
 }
 

@@ -303,7 +303,7 @@ export interface HookWindow {
 }
 
 /**
- * Queries of the shard that the store serves; `blobsNamed` alone covers every shard, because all of them may share one
+ * Queries of the cell that the store serves; `blobsNamed` alone covers every cell, because all of them may share one
  * blob store. Every list is bounded by its `limit` argument. A query sees at least the batches that were called before
  * it.
  */
@@ -359,24 +359,24 @@ export interface Reads {
   idempotency(key: string): { readonly jobId: string; readonly bodyHash: Uint8Array } | null;
 }
 
-/** A batch is written under the shard's term; a stale term refuses the whole batch with a {@link StaleTermError}. */
+/** A batch is written under the cell's term; a stale term refuses the whole batch with a {@link StaleTermError}. */
 export interface Fence {
-  readonly shard: number;
+  readonly cell: number;
   readonly term: bigint;
 }
 
-/** `heldBy` says who has the shard; `address` is where it is reached, `host:port`, if known. */
+/** `heldBy` says who has the cell; `address` is where it is reached, `host:port`, if known. */
 export type Acquired = { readonly term: bigint } | { readonly heldBy: string; readonly address?: string };
 
 export interface Store {
   /**
-   * How long after a confirmed batch was sent no other process takes the shard over for its owner's silence, ms: for so
+   * How long after a confirmed batch was sent no other process takes the cell over for its owner's silence, ms: for so
    * long its owner may run effects. Null if no other process can take it over.
    */
   readonly fenceMs: number | null;
   /**
    * Durable before it resolves; batches take effect in call order. Rejects if no operation of the batch was written.
-   * After a rejection with DISK_FULL all batches are refused until the shard is acquired again.
+   * After a rejection with DISK_FULL all batches are refused until the cell is acquired again.
    */
   commit(fence: Fence, ops: readonly Op[]): Promise<Outcome[]>;
   read<K extends keyof Reads>(query: K, ...args: Parameters<Reads[K]>): Promise<ReturnType<Reads[K]>>;
@@ -386,26 +386,26 @@ export interface Store {
    * Rejects with UNAVAILABLE beyond the time limit.
    */
   search<K extends keyof Reads>(query: K, ...args: Parameters<Reads[K]>): Promise<ReturnType<Reads[K]>>;
-  /** Acquires or renews the shard for `forMs`; a new owner gets a higher term. */
-  acquire(shard: number, owner: string, forMs: number): Promise<Acquired>;
-  /** Resolves when another {@link acquire} may succeed: the shard's owner is gone, or `ms` have passed. */
-  waitForTurn(shard: number, ms: number): Promise<void>;
+  /** Acquires or renews the cell for `forMs`; a new owner gets a higher term. */
+  acquire(cell: number, owner: string, forMs: number): Promise<Acquired>;
+  /** Resolves when another {@link acquire} may succeed: the cell's owner is gone, or `ms` have passed. */
+  waitForTurn(cell: number, ms: number): Promise<void>;
   /**
-   * Gives the shard up after the batches that were called before. Batches under its term are refused from then on, reads
-   * go on, and another owner gets the shard at once. Who waited for its turn and does not take the shard gives
-   * its turn to the next. A shard of another owner is left as it is.
+   * Gives the cell up after the batches that were called before. Batches under its term are refused from then on, reads
+   * go on, and another owner gets the cell at once. Who waited for its turn and does not take the cell gives
+   * its turn to the next. A cell of another owner is left as it is.
    */
-  release(shard: number): Promise<void>;
+  release(cell: number): Promise<void>;
   /**
-   * The wall clock that all owners of a shard share, ms since 1970: of the database, and not before what the former
+   * The wall clock that all owners of a cell share, ms since 1970: of the database, and not before what the former
    * owner wrote. The clock of this host where the store is a file of it.
    */
   now(): number;
   /**
-   * Calls `wake` when the shard, owned under this term, may be lost to another process, or the connection is. An idle
+   * Calls `wake` when the cell, owned under this term, may be lost to another process, or the connection is. An idle
    * owner notices it by this only.
    */
-  onHint(wake: (shard: number, term: bigint) => void): () => void;
+  onHint(wake: (cell: number, term: bigint) => void): () => void;
   close(): Promise<void>;
 }
 
@@ -413,14 +413,14 @@ export interface Store {
 export interface StoreEngine {
   commit(fence: Fence, ops: readonly Op[]): Outcome[];
   read<K extends keyof Reads>(query: K, ...args: Parameters<Reads[K]>): ReturnType<Reads[K]>;
-  acquire(shard: number, owner: string, forMs: number): { readonly term: bigint } | { readonly heldBy: string };
+  acquire(cell: number, owner: string, forMs: number): { readonly term: bigint } | { readonly heldBy: string };
   close(): void;
 }
 
-/** Another owner took the shard: drop the state and take over again before writing. */
+/** Another owner took the cell: drop the state and take over again before writing. */
 export class StaleTermError extends Error {
   constructor(fence: Fence) {
-    super(`shard ${fence.shard} is no longer owned in term ${fence.term}`);
+    super(`cell ${fence.cell} is no longer owned in term ${fence.term}`);
     this.name = 'StaleTermError';
   }
 }

@@ -91,13 +91,15 @@ const FORMER_NAMES: Readonly<Record<string, RegExp>> = {
   requireOwner: /\bmustBe(Up|Open)\b/,
   notifyIdle: /\btellQuiet\b/,
   'requestWorker, cancelWait': /\bunseek\b|\bseek(er|ing)?\b/,
+  // The table of SQLite keeps its name on disk.
+  cell: /\bshard(Statements)?\b(?! ?[,)=])/,
   'switchCell, onCellSwitch': /\bonTurn\b|finder\.turn\(/,
   '…Uncached': /\bslowly\(/,
   'StoreRequest, HttpRequest, HealthProbe': /\b(Question[:;<]|(Http|Health|Search)Question\b)/,
   'StoreReply, HttpReply, JobResult': /\b(Http|Graphql)Answer\b/,
 };
 
-/** Sources of all parts, tests, benches and the console, Python and pages; not what is generated, and not records of what was. */
+/** Sources of all parts, tests, benches and the console, Python and pages; not what is generated, frozen migrations, and records of what was. */
 function namedFiles(): string[] {
   const patterns = [
     '{test,bench,tools,deploy,console/src,compiler,devserver,supervisor,terminal}/**/*.{ts,tsx,mjs}',
@@ -108,7 +110,7 @@ function namedFiles(): string[] {
     exclude: (name) => /(^|\/)(node_modules|dist)(\/|$)/.test(name),
   });
   return [...new Set([...sourceFiles(), ...others])].filter(
-    (file) => file !== 'test/architecture/naming.test.ts' && file !== 'CHANGELOG.md' && !/(^|\/)gen\//.test(file),
+    (file) => file !== 'test/architecture/naming.test.ts' && file !== 'CHANGELOG.md' && !/(^|\/)(gen|migrations)\//.test(file),
   );
 }
 

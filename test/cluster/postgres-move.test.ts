@@ -171,7 +171,7 @@ function fillWith(file: string, jobs: number): void {
   const { term } = engine.acquire(0, 'owner', 1);
   for (let seq = 1; seq <= jobs; seq += 5_000)
     engine.commit(
-      { shard: 0, term },
+      { cell: 0, term },
       Array.from({ length: Math.min(5_000, jobs - seq + 1) }, (_, i) => submit(queued(seq + i))),
     );
   engine.close();

@@ -59,7 +59,7 @@ export interface DatabaseStoreOptions {
   readonly mono: () => number;
   readonly faults: () => NetworkFaults;
   readonly crash: () => void;
-  /** The shard, owned under this term, may be lost. */
+  /** The cell, owned under this term, may be lost. */
   readonly hint: (term: bigint) => void;
   readonly besideAnother: () => void;
 }
@@ -370,7 +370,7 @@ export class DatabaseStore implements LoopStore {
     const { later, world } = this.#options;
     later(RENEW_MS, () => {
       if (this.#owned !== null && this.#open.length === 0 && world.now - this.#sentAt >= RENEW_MS)
-        this.commit({ shard: 0, term: BigInt(this.#owned.term) }, [], { done: () => undefined, failed: () => undefined });
+        this.commit({ cell: 0, term: BigInt(this.#owned.term) }, [], { done: () => undefined, failed: () => undefined });
       this.#renewLater();
     });
   }

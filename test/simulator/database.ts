@@ -83,7 +83,7 @@ export class SimDatabase {
   constructor(options: DatabaseOptions) {
     this.#options = options;
     this.#queue = this.#emptyQueue();
-    this.#fence = { shard: 0, term: this.#queue.acquire(0, 'the model', 0).term };
+    this.#fence = { cell: 0, term: this.#queue.acquire(0, 'the model', 0).term };
   }
 
   get queue(): SqliteEngine {
@@ -153,7 +153,7 @@ export class SimDatabase {
           : number !== this.#mark.batch + 1;
     if (isStale || isOutOfTurn) {
       this.counts.refused++;
-      return new StaleTermError({ shard: 0, term: BigInt(term) });
+      return new StaleTermError({ cell: 0, term: BigInt(term) });
     }
     return this.#write(batch);
   }
@@ -199,7 +199,7 @@ export class SimDatabase {
     if (!this.#isBehind) return;
     this.#queue.close();
     this.#queue = this.#emptyQueue();
-    this.#fence = { shard: 0, term: this.#queue.acquire(0, 'the model', 0).term };
+    this.#fence = { cell: 0, term: this.#queue.acquire(0, 'the model', 0).term };
     for (const { ops } of kept) this.#queue.commit(this.#fence, ops);
     this.#written = kept;
     this.#mark = last;

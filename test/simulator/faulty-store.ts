@@ -1,7 +1,7 @@
 /**
  * The scheduler's store in the simulated world: the real SQLite engine behind the commit loop's callbacks, with the order
  * that the store thread keeps. Batches and reads take simulated time, one after the other; a batch may find the
- * disk full, another scheduler may take the shard, and the process may crash before a batch is applied, or
+ * disk full, another scheduler may take the cell, and the process may crash before a batch is applied, or
  * after it was and before anyone learnt the outcome.
  */
 import { CapstanError } from '../../lib/errors.ts';
@@ -14,7 +14,7 @@ import type { World } from './world.ts';
 export interface StoreFaults {
   readonly crash: number;
   readonly diskFull: number;
-  /** Another scheduler takes the shard. */
+  /** Another scheduler takes the cell. */
   readonly rival: number;
 }
 
@@ -37,7 +37,7 @@ export interface FaultyStoreOptions {
 }
 
 const DISK_FULL = new CapstanError('DISK_FULL', 'the simulated disk is full');
-/** Chance that a full disk still is when the shard is acquired again. */
+/** Chance that a full disk still is when the cell is acquired again. */
 const STILL_FULL = 0.3;
 
 export class FaultyStore implements LoopStore {
@@ -87,12 +87,12 @@ export class FaultyStore implements LoopStore {
     this.read(query, args, completion);
   }
 
-  acquire({ shard, owner, forMs }: Acquisition, { done, failed }: Completion<{ readonly term: bigint }>): void {
+  acquire({ cell, owner, forMs }: Acquisition, { done, failed }: Completion<{ readonly term: bigint }>): void {
     const { world, sqlite } = this.#options;
     this.#inTurn(0.1, () => {
       this.#isFull = this.#isFull && world.random.chance(STILL_FULL);
       if (this.#isFull) failed(DISK_FULL);
-      else done(sqlite.acquire(shard, owner, forMs));
+      else done(sqlite.acquire(cell, owner, forMs));
     });
   }
 
@@ -100,7 +100,7 @@ export class FaultyStore implements LoopStore {
     const { world, sqlite, faults, observe, isForgotten, hidesRefusals } = this.#options;
     this.#isFull ||= world.random.chance(faults().diskFull);
     if (this.#isFull) return DISK_FULL;
-    if (world.random.chance(faults().rival)) sqlite.acquire(fence.shard, 'rival', 1);
+    if (world.random.chance(faults().rival)) sqlite.acquire(fence.cell, 'rival', 1);
     const written = ops.filter((op) => !isForgotten(op));
     let outcomes: Outcome[];
     try {

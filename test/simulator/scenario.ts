@@ -28,7 +28,7 @@ export interface FaultProfile extends ClusterFaults {
   readonly jobs: number;
   /** Chance of a crash at a commit of the scheduler. */
   readonly schedulerCrash: number;
-  /** Chances, at a commit of the scheduler, of a full disk and of another scheduler that takes its shard. */
+  /** Chances, at a commit of the scheduler, of a full disk and of another scheduler that takes its cell. */
   readonly diskFull: number;
   readonly rival: number;
   /** Operations that are worth a second batch in flight, and bytes of inputs kept in memory. */

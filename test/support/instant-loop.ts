@@ -39,8 +39,8 @@ export function instantStore(engine: Omit<StoreEngine, 'close'>, queue: Callback
     },
     read,
     search: read,
-    acquire: ({ shard, owner, forMs }, { done }) => {
-      const taken = engine.acquire(shard, owner, forMs);
+    acquire: ({ cell, owner, forMs }, { done }) => {
+      const taken = engine.acquire(cell, owner, forMs);
       queue.push(() => done(taken));
     },
   };

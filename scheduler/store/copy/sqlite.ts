@@ -24,7 +24,7 @@ import {
 } from './sides.ts';
 import { BATCH_BYTES, BATCH_ROWS, bytesOf, COPY_TABLES, type Cell, type CopyTable, type Row } from './tables.ts';
 
-const SHARD = 0;
+const CELL = 0;
 
 export function openSqliteSource(file: string): CopySource {
   if (!existsSync(file)) throw new CapstanError('NOT_FOUND', `--from: the database ${file} does not exist`, { field: '--from' });
@@ -54,7 +54,7 @@ class SqliteSource implements CopySource {
   }
 
   async head(): Promise<Head> {
-    const term = this.#db.prepare<[number], number>('SELECT term FROM shards WHERE shard = ?').pluck().get(SHARD) ?? 0;
+    const term = this.#db.prepare<[number], number>('SELECT term FROM shards WHERE shard = ?').pluck().get(CELL) ?? 0;
     return { term, ...removalStatements(this.#db).highest() };
   }
 
@@ -203,7 +203,7 @@ export class SqliteTarget implements CopyTarget {
     if (ownerOf(db) !== ownerMark(this.#fingerprint)) {
       const apply = db.transaction(() => {
         db.prepare('INSERT OR REPLACE INTO shards (shard, owner, term, until) VALUES (?, ?, ?, 0)').run(
-          SHARD,
+          CELL,
           ownerMark(this.#fingerprint),
           Math.max(term, 1),
         );
@@ -238,7 +238,7 @@ export class SqliteTarget implements CopyTarget {
 }
 
 function ownerOf(db: Database.Database): string | undefined {
-  return hasTable(db, 'shards') ? db.prepare<[number], string>('SELECT owner FROM shards WHERE shard = ?').pluck().get(SHARD) : undefined;
+  return hasTable(db, 'shards') ? db.prepare<[number], string>('SELECT owner FROM shards WHERE shard = ?').pluck().get(CELL) : undefined;
 }
 
 function hasTable(db: Database.Database, name: string): boolean {

@@ -120,7 +120,7 @@ export class PostgresStore implements Store {
   readonly fenceMs = ANSWER_MS;
   readonly #address: Address;
   readonly #options: PostgresOptions;
-  /** Number of the cell that the store serves: the shard of its fences. */
+  /** Number of the cell that the store serves, which its fences name. */
   readonly cell: number;
   readonly cells: Cells;
   readonly history: HistoryStore;
@@ -151,7 +151,7 @@ export class PostgresStore implements Store {
   #lastSentAt = 0;
   #sweepAt = Number.NEGATIVE_INFINITY;
   #clockAt = 0;
-  readonly #wakes = new Set<(shard: number, term: bigint) => void>();
+  readonly #wakes = new Set<(cell: number, term: bigint) => void>();
   #renewal: NodeJS.Timeout | null = null;
   #closed: Promise<void> | null = null;
   readonly #closing = new AbortController();
@@ -291,7 +291,7 @@ export class PostgresStore implements Store {
     };
   }
 
-  onHint(wake: (shard: number, term: bigint) => void): () => void {
+  onHint(wake: (cell: number, term: bigint) => void): () => void {
     this.#wakes.add(wake);
     return () => this.#wakes.delete(wake);
   }
@@ -351,7 +351,7 @@ export class PostgresStore implements Store {
   #mayCommit(fence: Fence): Owned {
     this.#requireOpen();
     if (this.#doubt !== null) throw this.#doubt;
-    const owned = this.#owned.get(fence.shard);
+    const owned = this.#owned.get(fence.cell);
     if (owned?.term !== fence.term) throw new StaleTermError(fence);
     return owned;
   }
@@ -377,7 +377,7 @@ export class PostgresStore implements Store {
     const arrays = OPERATION_TYPES.map((type) => batch.arrays[type].encode(session.types?.get(type) ?? 0));
     const { seq, queuePosition } = batch.highest;
     const head = [
-      fence.shard,
+      fence.cell,
       String(fence.term),
       number,
       Math.trunc(now),
@@ -401,7 +401,7 @@ export class PostgresStore implements Store {
       for (const type of OPERATION_TYPES) batch.arrays[type].release();
       const { outcomes, swept } = outcomesOf(batch.size, rows);
       if (sweep > 0 && swept.every((count) => count < SWEEP_ROWS)) this.#sweepAt = now + SWEEP_PAUSE_MS;
-      this.#know(fence.shard, { term: Number(fence.term), batch: number });
+      this.#know(fence.cell, { term: Number(fence.term), batch: number });
       this.#watcher.committed(batch.size, performance.now() - sentAt);
       return outcomes;
     } catch (error) {
@@ -523,7 +523,7 @@ export class PostgresStore implements Store {
       );
     }
     if (this.#underWay > 0 || mono - this.#lastSentAt < renewMs) return;
-    for (const [shard, { term }] of this.#owned) this.commit({ shard, term }, []).catch(() => undefined);
+    for (const [cell, { term }] of this.#owned) this.commit({ cell, term }, []).catch(() => undefined);
   }
 }
 

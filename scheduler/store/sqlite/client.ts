@@ -64,7 +64,7 @@ const LEAST_BUFFER = 1_024;
 const MAX_BUFFER = 1_048_576;
 /** Number of completed requests in the list at which it is compacted. */
 const COMPACT_AT = 1_024;
-/** Owner of a shard that was released. */
+/** Owner of a cell that was released. */
 const NOBODY = 'nobody';
 
 /**
@@ -101,8 +101,8 @@ export class SqliteClient implements Store {
   #refusal: CapstanError | null = null;
   #closed: Promise<void> | null = null;
   #sizeHint = LEAST_BUFFER;
-  readonly #wakes = new Set<(shard: number, term: bigint) => void>();
-  /** The last term of each shard. */
+  readonly #wakes = new Set<(cell: number, term: bigint) => void>();
+  /** The last term of each cell. */
   readonly #terms = new Map<number, bigint>();
   readonly #searches: SearchReader;
   /** Settled once everything written until now is answered. */
@@ -155,30 +155,30 @@ export class SqliteClient implements Store {
     return this.#searches.ask(question, read);
   }
 
-  async acquire(shard: number, owner: string, forMs: number): Promise<Acquired> {
-    return this.#ask({ ask: 'acquire', shard, owner, forMs }, true, (answer) => {
+  async acquire(cell: number, owner: string, forMs: number): Promise<Acquired> {
+    return this.#ask({ ask: 'acquire', cell, owner, forMs }, true, (answer) => {
       const acquired = (answer as { readonly value: { readonly term: bigint } }).value;
-      this.#terms.set(shard, acquired.term);
+      this.#terms.set(cell, acquired.term);
       return acquired;
     });
   }
 
-  /** The file belongs to this process alone: no other process holds a shard. */
+  /** The file belongs to this process alone: no other process holds a cell. */
   async waitForTurn(_shard: number, _ms: number): Promise<void> {
     this.#mustServe();
   }
 
   /** A further term, without an owner, refuses what comes under the last one. */
-  async release(shard: number): Promise<void> {
-    await this.acquire(shard, NOBODY, 0);
+  async release(cell: number): Promise<void> {
+    await this.acquire(cell, NOBODY, 0);
   }
 
   now(): number {
     return Date.now();
   }
 
-  /** No other process changes a shard. A damaged database is found by reads, too, and while no batch is due. */
-  onHint(wake: (shard: number, term: bigint) => void): () => void {
+  /** No other process changes a cell. A damaged database is found by reads, too, and while no batch is due. */
+  onHint(wake: (cell: number, term: bigint) => void): () => void {
     this.#wakes.add(wake);
     return () => this.#wakes.delete(wake);
   }
@@ -189,7 +189,7 @@ export class SqliteClient implements Store {
 
   #refuse(error: CapstanError): void {
     this.#refusal ??= error;
-    for (const [shard, term] of this.#terms) for (const wake of this.#wakes) wake(shard, term);
+    for (const [cell, term] of this.#terms) for (const wake of this.#wakes) wake(cell, term);
   }
 
   /**
@@ -334,7 +334,7 @@ export class SqliteClient implements Store {
       return;
     }
     const error = fromFailure(answer.failure, pending.fence);
-    // After a full disk the thread refuses batches until the shard is acquired again.
+    // After a full disk the thread refuses batches until the cell is acquired again.
     if (pending.writes && error instanceof CapstanError && error.code !== 'DISK_FULL') this.#refusal ??= error;
     pending.reject(error);
   }

@@ -86,7 +86,7 @@ export class SqliteEngine implements StoreEngine {
 
   commit(fence: Fence, ops: readonly Op[]): Outcome[] {
     const outcomes = this.#transaction('writing the batch failed', () => {
-      const term = this.#sql.shards.term(fence.shard);
+      const term = this.#sql.terms.term(fence.cell);
       if (term === null || BigInt(term) !== fence.term) throw new StaleTermError(fence);
       const removed = { seq: 0, queuePosition: 0 };
       this.#sql.inlineUsage.begin();
@@ -149,12 +149,12 @@ export class SqliteEngine implements StoreEngine {
     });
   }
 
-  acquire(shard: number, owner: string, forMs: number): { readonly term: bigint } {
+  acquire(cell: number, owner: string, forMs: number): { readonly term: bigint } {
     try {
-      return this.#transaction('acquiring the shard failed', () => ({ term: this.#sql.shards.acquire(shard, owner, this.#now() + forMs) }));
+      return this.#transaction('acquiring the cell failed', () => ({ term: this.#sql.terms.acquire(cell, owner, this.#now() + forMs) }));
     } catch (error) {
       // A holder keeps its term in any case, and can read again without waiting for space.
-      const term = error instanceof CapstanError && error.code === 'DISK_FULL' ? this.#sql.shards.heldTerm(shard, owner) : null;
+      const term = error instanceof CapstanError && error.code === 'DISK_FULL' ? this.#sql.terms.heldTerm(cell, owner) : null;
       if (term === null) throw error;
       return { term };
     }

@@ -24,7 +24,7 @@ export interface ThreadData {
 export type StoreRequest =
   | ArrayBuffer
   | { readonly ask: 'read'; readonly query: keyof Reads; readonly args: readonly unknown[] }
-  | { readonly ask: 'acquire'; readonly shard: number; readonly owner: string; readonly forMs: number }
+  | { readonly ask: 'acquire'; readonly cell: number; readonly owner: string; readonly forMs: number }
   | { readonly ask: 'save-history'; readonly rows: readonly HistoryRow[] }
   | { readonly ask: 'history'; readonly range: HistoryRange }
   | { readonly ask: 'queue-reasons'; readonly call: keyof QueueReasonStore; readonly args: readonly unknown[] }

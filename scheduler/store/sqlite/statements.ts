@@ -14,7 +14,7 @@ import { pageStatements } from './sql/pages.ts';
 import { queueReasonStatements } from './sql/queue-reasons.ts';
 import { queueStatements } from './sql/queue.ts';
 import { removalStatements } from './sql/removal.ts';
-import { shardStatements } from './sql/shards.ts';
+import { termStatements } from './sql/terms.ts';
 import { submitStatements } from './sql/submit.ts';
 import { transitionStatements } from './sql/transitions.ts';
 
@@ -40,7 +40,7 @@ export function prepareAll(db: Database, codec: PayloadCodec) {
     queue: queueStatements(db, codec),
     queueReasons: queueReasonStatements(db),
     removal: removalStatements(db),
-    shards: shardStatements(db),
+    terms: termStatements(db),
     submit: submitStatements(db, codec, inlineUsage),
     transitions: transitionStatements(db, codec, inlineUsage),
   };

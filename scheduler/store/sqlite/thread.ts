@@ -3,7 +3,7 @@
  * in order.
  *
  * After a batch that the database could not write, every later request is refused, because later batches assume that it
- * was written; the history, which nothing depends on, is no batch. A full disk rolls back the whole batch, so the next owner of the shard may continue; any other failure
+ * was written; the history, which nothing depends on, is no batch. A full disk rolls back the whole batch, so the next owner of the cell may continue; any other failure
  * is permanent.
  */
 import { parentPort, workerData } from 'node:worker_threads';
@@ -80,7 +80,7 @@ function ask(running: SqliteEngine, question: StoreRequest): void {
     } else if (question.ask === 'read') {
       answer(packResult(question.query, running.read(question.query, ...(question.args as never))));
     } else if (question.ask === 'acquire') {
-      answer({ value: running.acquire(question.shard, question.owner, question.forMs) });
+      answer({ value: running.acquire(question.cell, question.owner, question.forMs) });
     } else if (question.ask === 'save-history') {
       running.saveHistory(question.rows);
       answer(null);

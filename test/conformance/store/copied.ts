@@ -16,7 +16,7 @@ export function fill(file: string): void {
   const engine = new SqliteEngine({ file, now: () => START });
   const { term } = engine.acquire(0, 'first', 1);
   engine.acquire(0, 'second', 1);
-  const fence = { shard: 0, term: term + 1n };
+  const fence = { cell: 0, term: term + 1n };
   const put = (rowKind: 'account' | 'key' | 'endpoint' | 'setting', key: string, value: unknown): Op => ({
     kind: 'put',
     rowKind,

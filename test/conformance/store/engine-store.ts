@@ -19,14 +19,14 @@ export function engineStore(engine: StoreEngine): Store {
     async search<K extends keyof Reads>(query: K, ...args: Parameters<Reads[K]>): Promise<ReturnType<Reads[K]>> {
       return open().read(query, ...args);
     },
-    async acquire(shard: number, owner: string, forMs: number) {
-      return open().acquire(shard, owner, forMs);
+    async acquire(cell: number, owner: string, forMs: number) {
+      return open().acquire(cell, owner, forMs);
     },
     async waitForTurn() {
       open();
     },
-    async release(shard: number) {
-      open().acquire(shard, 'nobody', 0);
+    async release(cell: number) {
+      open().acquire(cell, 'nobody', 0);
     },
     now: Date.now,
     onHint: () => () => undefined,

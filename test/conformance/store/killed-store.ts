@@ -27,7 +27,7 @@ const CHECKPOINT_PAGES = 60;
 export async function record(folder: string, batches: number): Promise<Moment[]> {
   const file = join(folder, 'capstan.db');
   const engine = new SqliteEngine({ file, checkpointPages: CHECKPOINT_PAGES });
-  const fence = { shard: 0, term: engine.acquire(0, 'owner', 1).term };
+  const fence = { cell: 0, term: engine.acquire(0, 'owner', 1).term };
   engine.committed();
   const moments: Moment[] = [];
   let seq = 0;

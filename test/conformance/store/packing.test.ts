@@ -117,7 +117,7 @@ const wholeJob: fc.Arbitrary<WholeJob> = fc.record({
   chunks: fc.array(payload, { maxLength: 3 }),
   firstChunk: whole,
 });
-const fence = fc.record({ shard: fc.nat(63), term: fc.bigInt({ min: 0n, max: 2n ** 62n }) });
+const fence = fc.record({ cell: fc.nat(63), term: fc.bigInt({ min: 0n, max: 2n ** 62n }) });
 
 testProp('a batch', [fence, fc.array(op, { maxLength: 20 }), fc.integer({ min: 1, max: 4_096 })], (t, at, ops, hint) => {
   const { buffer, size } = packBatch(at, ops, hint);

@@ -88,7 +88,7 @@ function tests(server: PostgresServer): void {
     };
     for (const seq of [1, 2])
       t.deepEqual(await read(store, seq), [`{"done":${seq}}`, `{"chunk":${seq}}`, `{"seq":${seq}}`, `{"done":${seq}}`, `{"seq":${seq}}`]);
-    await store.release(fence.shard);
+    await store.release(fence.cell);
     const other = await openPostgresStore({ url, cell: 'default', payloadKeys: new PayloadKeys(Buffer.alloc(32, 2), [], false) });
     t.teardown(() => other.close());
     t.is((await read(other, 2))[0], '{"done":2}');

@@ -27,7 +27,7 @@ export async function rowsOfBatch(t: ExecutionContext, url: string, fence: Fence
   const { batch: last } = cells[0] ?? { batch: 0 };
   const before = await fetched();
   await client.query(COMMIT, [
-    fence.shard,
+    fence.cell,
     String(fence.term),
     last + 1,
     0,

@@ -145,7 +145,7 @@ const IS_WAITING = `SELECT count(*) > 0 AS is FROM pg_stat_activity WHERE ${WRIT
 /** Commits until one waits for a replica; the setting takes effect some time after it was made. */
 async function untilWaiting(store: World['store'], sql: World['sql']) {
   for (let seq = 1; ; seq++) {
-    const call = store.commit({ shard: 0, term: (await take(store)).term }, [submit(queued(seq))]);
+    const call = store.commit({ cell: 0, term: (await take(store)).term }, [submit(queued(seq))]);
     const state = { isAnswered: false };
     void call.then(
       () => (state.isAnswered = true),

@@ -15,7 +15,7 @@ function tests(server: PostgresServer): void {
   storeConformance('postgres', async () => {
     const url = await server.newDatabase();
     let store = await openPostgresStore({ url });
-    // The rules take shards up to 7.
+    // The rules take cells up to 7.
     for (let i = 1; i <= 7; i++) await store.cells.create(`cell-${i}`);
     await server.query(url, JOB_CHECKS);
     return {

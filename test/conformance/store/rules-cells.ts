@@ -25,7 +25,7 @@ export function cellRules(open: (url: string, cell?: string) => Promise<Postgres
 
   test.serial('cells: the same ids, keys and endpoints in two cells are different rows', async (t) => {
     const { one, other, fence, otherFence } = await two(t);
-    t.not(fence.shard, otherFence.shard);
+    t.not(fence.cell, otherFence.cell);
     const key = { key: 'idempotent', bodyHash: new Uint8Array(32).fill(1), expiresAt: FOREVER };
     const ops = (text: string): Op[] => [
       { kind: 'put', rowKind: 'endpoint', key: 'endpoint-a', version: 1, value: JSON.stringify({ account: `account-${text}` }) },
@@ -92,7 +92,7 @@ export function cellRules(open: (url: string, cell?: string) => Promise<Postgres
 
   test.serial('cells: a term holds in its own cell only', async (t) => {
     const { one, other, fence, otherFence } = await two(t);
-    const stolen: Fence = { shard: otherFence.shard, term: otherFence.term };
+    const stolen: Fence = { cell: otherFence.cell, term: otherFence.term };
     await t.throwsAsync(one.commit(stolen, [submit(queued(1))]), { instanceOf: StaleTermError });
     await t.throwsAsync(other.commit(fence, [submit(queued(1))]), { instanceOf: StaleTermError });
     await given(one, fence, submit(queued(1)));

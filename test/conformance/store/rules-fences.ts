@@ -17,7 +17,7 @@ export function fenceRules(name: string, use: Use): void {
     t.true(third.term > second.term);
   });
 
-  test.serial(`${name}: shards have terms of their own`, async (t) => {
+  test.serial(`${name}: cells have terms of their own`, async (t) => {
     const { store } = await use(t);
     const before = await take(store, 'owner-x', 3);
     await take(store, 'owner-y', 4);
@@ -29,16 +29,16 @@ export function fenceRules(name: string, use: Use): void {
     await given(store, fence, submit(queued(1)));
     const next = await take(store, 'owner-b');
     const error = await t.throwsAsync(store.commit(fence, [submit(queued(2))]), { instanceOf: StaleTermError });
-    t.regex(error?.message ?? '', new RegExp(`shard 0 .* term ${fence.term}`));
+    t.regex(error?.message ?? '', new RegExp(`cell 0 .* term ${fence.term}`));
     t.deepEqual(await queueOf(store), [1]);
     t.deepEqual(await outcomes(store, next, submit(queued(3))), ['ok']);
   });
 
   test.serial(`${name}: a batch under a term that was never given out is refused`, async (t) => {
     const { store, fence } = await use(t);
-    await t.throwsAsync(store.commit({ shard: 0, term: fence.term + 1n }, [submit(queued(1))]), { instanceOf: StaleTermError });
-    await t.throwsAsync(store.commit({ shard: 9, term: 1n }, [submit(queued(1))]), { instanceOf: StaleTermError });
-    await t.throwsAsync(store.commit({ shard: 9, term: 0n }, [submit(queued(1))]), { instanceOf: StaleTermError });
+    await t.throwsAsync(store.commit({ cell: 0, term: fence.term + 1n }, [submit(queued(1))]), { instanceOf: StaleTermError });
+    await t.throwsAsync(store.commit({ cell: 9, term: 1n }, [submit(queued(1))]), { instanceOf: StaleTermError });
+    await t.throwsAsync(store.commit({ cell: 9, term: 0n }, [submit(queued(1))]), { instanceOf: StaleTermError });
     t.deepEqual(await queueOf(store), []);
   });
 
@@ -64,7 +64,7 @@ export function fenceRules(name: string, use: Use): void {
     t.is(answers[7], null);
   });
 
-  test.serial(`${name}: a shard that is released is written no more, is read on, and is free at once`, async (t) => {
+  test.serial(`${name}: a cell that is released is written no more, is read on, and is free at once`, async (t) => {
     const { store, fence } = await use(t);
     const last = store.commit(fence, [submit(queued(1))]);
     await store.release(0);
@@ -79,7 +79,7 @@ export function fenceRules(name: string, use: Use): void {
     t.true((await take(store, 'owner-b')).term > next.term, 'the same owner gets a new term, too');
   });
 
-  test.serial(`${name}: a wait for an own shard, or a free one, ends at once; the clock is a wall clock`, async (t) => {
+  test.serial(`${name}: a wait for an own cell, or a free one, ends at once; the clock is a wall clock`, async (t) => {
     const { store } = await use(t);
     await store.waitForTurn(0, 60_000);
     await store.release(0);

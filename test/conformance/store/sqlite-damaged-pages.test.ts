@@ -48,7 +48,7 @@ test.after.always(() => rm(folder, { recursive: true, force: true }));
 /** Every table has rows, and bodies with overflow pages. */
 function fill(file: string): void {
   const engine = new SqliteEngine({ file });
-  const fence = { shard: 0, term: engine.acquire(0, 'owner', 1).term };
+  const fence = { cell: 0, term: engine.acquire(0, 'owner', 1).term };
   for (let seq = 1; seq <= JOBS; seq++) {
     const idempotency = { key: `key-${seq}`, bodyHash: Buffer.alloc(32, seq), expiresAt: Number.MAX_SAFE_INTEGER };
     const inline = Buffer.alloc(seq % 10 === 0 ? 20_000 : 300, 'x');
@@ -69,7 +69,7 @@ function use(file: string, check: CheckLimits): string {
     engine = new SqliteEngine({ file, mustExist: true, check });
     engine.check.start();
     while (engine.check.slice(1_000));
-    const fence = { shard: 0, term: engine.acquire(0, 'next', 1).term };
+    const fence = { cell: 0, term: engine.acquire(0, 'next', 1).term };
     for (let seq = 1; seq <= JOBS; seq++) {
       engine.read('payload', seq);
       engine.read('job', 'endpoint-a', idOf(seq));
@@ -138,15 +138,15 @@ test('damage that the background finds refuses every request, and is told withou
   await withFiles(folder, { database: replaced(page, (before) => before.fill(0)) }, async (file) => {
     const store = await openSqliteStore({ file, mustExist: true, check: WAYS['slices'] as CheckLimits });
     const told = new Promise((resolve) => {
-      store.onHint((shard, lost) => resolve({ shard, lost }));
+      store.onHint((cell, lost) => resolve({ cell, lost }));
     });
     // On a busy machine the damage may be found before the call.
     const acquired = await store.acquire(0, 'owner', 1).catch((error: unknown) => error as CapstanError);
     if (acquired instanceof Error) t.is(acquired.code, 'DATA_LOST');
     const term = 'term' in acquired ? acquired.term : 0n;
-    if ('term' in acquired) t.deepEqual(await told, { shard: 0, lost: term });
+    if ('term' in acquired) t.deepEqual(await told, { cell: 0, lost: term });
     await t.throwsAsync(store.read('counts'), { code: 'DATA_LOST', message: /the file is damaged/ });
-    await t.throwsAsync(store.commit({ shard: 0, term }, []), { code: 'DATA_LOST' });
+    await t.throwsAsync(store.commit({ cell: 0, term }, []), { code: 'DATA_LOST' });
     await store.close();
   });
 });

@@ -14,7 +14,7 @@ test("a key is free from its expiry on, by the engine's own clock", (t) => {
   let now = START;
   const engine = new SqliteEngine({ file: ':memory:', now: () => now });
   t.teardown(() => engine.close());
-  const fence = { shard: 0, term: engine.acquire(0, 'owner', 1).term };
+  const fence = { cell: 0, term: engine.acquire(0, 'owner', 1).term };
   const using = (seq: number) => submit(queued(seq), { idempotency: { key: 'key', bodyHash, expiresAt: now + 100 } });
   t.deepEqual(engine.commit(fence, [using(1)]), [{ kind: 'ok' }]);
   now += 99;
@@ -29,7 +29,7 @@ test('expired keys go with later commits, a few at a time', async (t) => {
   const file = join(await folderOf(t), 'capstan.db');
   let now = START;
   const engine = new SqliteEngine({ file, now: () => now });
-  const fence = { shard: 0, term: engine.acquire(0, 'owner', 1).term };
+  const fence = { cell: 0, term: engine.acquire(0, 'owner', 1).term };
   const ops = Array.from({ length: 120 }, (_, i) =>
     submit(queued(i + 1), { idempotency: { key: `key-${i}`, bodyHash, expiresAt: START + 1_000 } }),
   );
@@ -48,7 +48,7 @@ test('deliveries given up go when their time is over, a few at a time; pending o
   let now = START;
   const engine = new SqliteEngine({ file: ':memory:', now: () => now });
   t.teardown(() => engine.close());
-  const fence = { shard: 0, term: engine.acquire(0, 'owner', 1).term };
+  const fence = { cell: 0, term: engine.acquire(0, 'owner', 1).term };
   const ids = Array.from({ length: 121 }, (_, i) => hookOf(i + 1).id);
   engine.commit(
     fence,

@@ -61,7 +61,7 @@ test('an older database is brought up to date with its data, once', async (t) =>
   const file = join(await folderOf(t), 'capstan.db');
   const engine = new SqliteEngine({ file });
   const { term } = engine.acquire(0, 'owner', 1);
-  engine.commit({ shard: 0, term }, [submit(queued(1))]);
+  engine.commit({ cell: 0, term }, [submit(queued(1))]);
   engine.close();
 
   const next = { number: migrations.length + 1, name: 'next', sql: 'CREATE TABLE next (x); INSERT INTO next SELECT id FROM jobs;' };
@@ -74,7 +74,7 @@ test('an older database is brought up to date with its data, once', async (t) =>
 test('the bodies of a database of before their usage was kept are counted when it is opened', async (t) => {
   const file = join(await folderOf(t), 'capstan.db');
   const before = new SqliteEngine({ file });
-  const fence = { shard: 0, term: before.acquire(0, 'owner', 1).term };
+  const fence = { cell: 0, term: before.acquire(0, 'owner', 1).term };
   const blob = (id: string, size: number) => ({ blob: { id, size } });
   before.commit(fence, [
     { kind: 'put', rowKind: 'endpoint', key: 'endpoint-a', version: 1, value: '{"account":"account-a"}' },
@@ -117,7 +117,7 @@ test('the bodies of a database of before their usage was kept are counted when i
     { account: 'account-a', bytes: 303_000 + 2 * (14 + 13) + 12 },
   ]);
   const { term } = engine.acquire(0, 'owner', 1);
-  engine.commit({ shard: 0, term }, [
+  engine.commit({ cell: 0, term }, [
     { kind: 'delete', seq: 1, dueBy: null },
     { kind: 'delete', seq: 2, dueBy: null },
     { kind: 'hook', id: hookOf(1).id, after: null, to: null },

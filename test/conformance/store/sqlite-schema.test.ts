@@ -83,7 +83,7 @@ const impossible: readonly (readonly [what: string, sql: string])[] = [
   ['a control row that is no JSON', "UPDATE control SET value = '{'"],
   ['a control row of version 0', 'UPDATE control SET version = 0'],
   ['a term of 0', 'UPDATE shards SET term = 0'],
-  ['a shard without an owner', "UPDATE shards SET owner = ''"],
+  ['a cell without an owner', "UPDATE shards SET owner = ''"],
   ['an unknown mark', "INSERT INTO marks (name, value) VALUES ('other', 1)"],
 ];
 
@@ -91,7 +91,7 @@ test('the schema refuses every impossible state', async (t) => {
   const file = join(await folderOf(t), 'capstan.db');
   const engine = new SqliteEngine({ file });
   const { term } = engine.acquire(0, 'owner', 1);
-  t.true(engine.commit({ shard: 0, term }, given).every((outcome) => outcome.kind === 'ok'));
+  t.true(engine.commit({ cell: 0, term }, given).every((outcome) => outcome.kind === 'ok'));
   engine.close();
 
   const db = new Database(file);
@@ -106,7 +106,7 @@ test('an impossible operation takes its whole batch back, and the engine goes on
   const engine = new SqliteEngine({ file: ':memory:' });
   t.teardown(() => engine.close());
   const { term } = engine.acquire(0, 'owner', 1);
-  const fence = { shard: 0, term };
+  const fence = { cell: 0, term };
   const error = t.throws(() => engine.commit(fence, [submit(queued(1)), submit(queued(2, { state: 'COMPLETED' })), submit(queued(3))]));
   t.like(error, { name: 'CapstanError', code: 'INTERNAL' });
   t.regex(error?.message ?? '', /writing the batch failed: CHECK constraint failed: ended_has_end/);

@@ -11,7 +11,7 @@ import { completed, idOf, leaseOf, queued, queueOf, submit } from './jobs.ts';
 import { take } from './take.ts';
 import { folderOf } from '../../support/folder.ts';
 
-const fence: Fence = { shard: 0, term: 1n };
+const fence: Fence = { cell: 0, term: 1n };
 
 /** A thread that answers that it is open and then does `then` with each question. */
 function standIn(then: string): Worker {

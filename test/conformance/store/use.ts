@@ -14,7 +14,7 @@ export interface Subject {
 
 export type Open = () => Promise<Subject>;
 
-/** A store whose shard 0 is taken. */
+/** A store whose cell 0 is taken. */
 export interface Owned {
   readonly store: Store;
   readonly fence: Fence;

@@ -334,7 +334,7 @@ export class FleetWorld {
         state,
         step,
         store: instantStore(store, this.#callbacks),
-        fence: { shard: 0, term: 1n },
+        fence: { cell: 0, term: 1n },
         clock: timerlessClock(() => this.now(), this.#callbacks),
         sink: { committed: () => undefined, perform: (effect) => this.#perform(loop, effect), failed: raise, broken: raise },
       },

@@ -1,4 +1,4 @@
-/** The engine on a store that fails: what a dropped state leaves behind, and how the shard is taken over again. */
+/** The engine on a store that fails: what a dropped state leaves behind, and how the cell is taken over again. */
 import test from 'ava';
 
 import { CapstanError } from '../../../lib/errors.ts';
@@ -87,7 +87,7 @@ function engineOfTest(fenceMs: number | null = FENCE_MS, apply: Step = step) {
   const commit = (): void => {
     const batch = batches.shift();
     if (batch === undefined) throw new Error('no batch is in flight');
-    batch.completion.done(sqlite.commit({ shard: 0, term: inner }, batch.ops));
+    batch.completion.done(sqlite.commit({ cell: 0, term: inner }, batch.ops));
     callbacks.drain();
   };
   const fail = (error: unknown): void => {
@@ -123,7 +123,7 @@ function serving(fenceMs: number | null = FENCE_MS, apply: Step = step) {
   return world;
 }
 
-test('a shard counts as taken over once a batch has confirmed the term', (t) => {
+test('a cell counts as taken over once a batch has confirmed the term', (t) => {
   const { engine, takeOver, commit, batches } = engineOfTest();
   const results = takeOver();
   t.deepEqual(results, []);
@@ -135,10 +135,10 @@ test('a shard counts as taken over once a batch has confirmed the term', (t) => 
   t.notThrows(() => engine.state);
 });
 
-test('a take-over that is lost before it was confirmed has failed, and says that another scheduler has the shard', (t) => {
+test('a take-over that is lost before it was confirmed has failed, and says that another scheduler has the cell', (t) => {
   const { engine, takeOver, fail, fatal } = engineOfTest();
   const results = takeOver();
-  fail(new StaleTermError({ shard: 0, term: 1n }));
+  fail(new StaleTermError({ cell: 0, term: 1n }));
   t.like(results[0], { code: 'CONFLICT' });
   t.is(results.length, 1);
   t.false(engine.up);
@@ -147,7 +147,7 @@ test('a take-over that is lost before it was confirmed has failed, and says that
 
 const RETRY_MS = 1_000;
 
-test('in doubt the state is dropped, calls are answered UNAVAILABLE, and the shard is taken over under a new term', (t) => {
+test('in doubt the state is dropped, calls are answered UNAVAILABLE, and the cell is taken over under a new term', (t) => {
   const { engine, addToken, fail, pass, commit, closed, fatal } = serving();
   const answers = addToken('a');
   fail(unavailable);
@@ -195,7 +195,7 @@ test('a store of this process alone needs no batch to confirm a take-over', (t) 
 test('a take-over that another scheduler prevents ends the process', (t) => {
   const { addToken, fail, pass, refuse, fatal } = serving();
   addToken('a');
-  fail(new StaleTermError({ shard: 0, term: 1n }));
+  fail(new StaleTermError({ cell: 0, term: 1n }));
   refuse('10.0.0.2:7070');
   pass(RETRY_MS);
   t.like(fatal[0], { code: 'CONFLICT', message: "the queue's owner is 10.0.0.2:7070" });

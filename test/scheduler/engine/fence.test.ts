@@ -1,4 +1,4 @@
-/** An owner that may have lost its shard to another process runs no effect before a batch has confirmed its term. */
+/** An owner that may have lost its cell to another process runs no effect before a batch has confirmed its term. */
 import test from 'ava';
 
 import { StaleTermError } from '../../../scheduler/store/store.ts';
@@ -54,11 +54,11 @@ test('past the bound it is held until an empty batch is confirmed, in order with
   t.deepEqual(performed, ['first', 'second']);
 });
 
-test('past the bound it is dropped when the batch is refused: another scheduler has the shard', (t) => {
+test('past the bound it is dropped when the batch is refused: another scheduler has the cell', (t) => {
   const { turn, batches, performed, pause, failures, loop } = confirmedLoop();
   pause(FENCE_MS);
   turn(telling('stale'));
-  batches.shift()?.completion.failed(new StaleTermError({ shard: 0, term: 1n }));
+  batches.shift()?.completion.failed(new StaleTermError({ cell: 0, term: 1n }));
   turn(telling('later'));
   t.is(failures.length, 1);
   t.deepEqual(performed, []);
@@ -68,7 +68,7 @@ test('past the bound it is dropped when the batch is refused: another scheduler 
 test('the bound is counted from the sending: an answer that was received late confirms nothing', (t) => {
   const { turn, commit, batches, performed, pause } = confirmedLoop();
   turn(writing(1));
-  // The process is paused with the answer in its socket, and meanwhile another scheduler takes the shard over.
+  // The process is paused with the answer in its socket, and meanwhile another scheduler takes the cell over.
   pause(FENCE_MS);
   commit();
   t.deepEqual(performed, []);
@@ -155,7 +155,7 @@ test('a loop that is closed or stopped renews nothing', (t) => {
   }
 });
 
-test('a shard that no other process can take over needs no confirmation, and is never renewed', (t) => {
+test('a cell that no other process can take over needs no confirmation, and is never renewed', (t) => {
   const { turn, batches, performed, pass, loop } = loopOfTest(null);
   pass(1_000_000);
   turn(telling('read'));

@@ -46,7 +46,7 @@ export function loopOfTest(fenceMs: number | null = null) {
         search: unused,
         acquire: unused,
       },
-      fence: { shard: 0, term: 1n },
+      fence: { cell: 0, term: 1n },
       clock: {
         now: () => ({ wall: 0, mono }),
         after: (ms, run) => {

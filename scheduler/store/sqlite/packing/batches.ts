@@ -30,7 +30,7 @@ const RESEAL = 10;
 /** Packs a batch and its fence into one buffer. `sizeHint`: bytes of the previous batches. */
 export function packBatch(fence: Fence, ops: readonly Op[], sizeHint: number): { readonly buffer: ArrayBuffer; readonly size: number } {
   const out = new Packer(sizeHint);
-  out.count(fence.shard);
+  out.count(fence.cell);
   out.bigint(fence.term);
   out.count(ops.length);
   for (const op of ops) packOp(out, op);
@@ -39,7 +39,7 @@ export function packBatch(fence: Fence, ops: readonly Op[], sizeHint: number): {
 
 export function unpackBatch(buffer: ArrayBuffer): { readonly fence: Fence; readonly ops: Op[] } {
   const from = new Unpacker(buffer);
-  const fence = { shard: from.count(), term: from.bigint() };
+  const fence = { cell: from.count(), term: from.bigint() };
   return { fence, ops: from.list(() => unpackOp(from)) };
 }
 
