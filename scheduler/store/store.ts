@@ -7,13 +7,10 @@
  */
 
 import type { Payload } from '../../lib/payload.ts';
+import type { hookHead, jobRow, RowOf, StoredState } from './columns.ts';
 import type { StoredPayload } from './stored-payload.ts';
 
-/** States in the store. `LEASED` covers dispatched and started; callers see IN_QUEUE or IN_PROGRESS. */
-export type StoredState = 'IN_QUEUE' | 'LEASED' | 'COMPLETED' | 'FAILED' | 'CANCELLED' | 'TIMED_OUT';
-
-/** How a job was submitted. */
-export type JobKind = 'RUN' | 'RUNSYNC';
+export type { HookState, JobKind, StoredState } from './columns.ts';
 
 /** The holder of a job's lease (invariant 2). The token is in the row. */
 export interface Lease {
@@ -22,82 +19,26 @@ export interface Lease {
   readonly worker: string;
 }
 
-/** All data of a job except its bodies. Times are wall clock, ms since 1970; durations ms. */
-export interface JobRow {
-  readonly seq: number;
-  readonly id: string;
-  readonly endpoint: string;
-  readonly kind: JobKind;
-  readonly state: StoredState;
-  /** 0 normal, 1 lowPriority: normal jobs first. */
-  readonly priority: 0 | 1;
-  /** Place in the queue within its endpoint and priority; a retried job gets a new one at the tail. */
-  readonly queuePosition: number;
-  /** Fencing token of the latest lease; 0 before the first. Increases over the job's whole life. */
-  readonly token: number;
-  /** Attempts that were reported started since submission or /retry. */
-  readonly attempts: number;
+/** All data of a job except its bodies. */
+export interface JobRow extends Omit<RowOf<typeof jobRow>, 'node' | 'incarnation'> {
   readonly lease: Lease | null;
-  readonly submittedAt: number;
-  /** Start of the present or last attempt, once recorded. */
-  readonly startedAt: number | null;
-  readonly endedAt: number | null;
-  /** When the row is deleted: submission + ttl before the end, end + retention after it. */
-  readonly deleteAt: number;
-  readonly executionTimeoutMs: number;
-  readonly ttlMs: number;
-  readonly retentionMs: number;
-  readonly webhook: string | null;
-  /** Worker of the present or last attempt. */
-  readonly worker: string | null;
-  readonly delayMs: number | null;
-  readonly executionMs: number | null;
-  readonly error: string | null;
-  /** Whether the job has storage credentials (kept encrypted beside the input). */
-  readonly hasS3: boolean;
-  /** Trace context of the submission (lib/trace-context.ts). */
-  readonly trace: string | null;
-  /** Words to find it by, separated by spaces (lib/job-tags.ts). */
-  readonly tags: string | null;
-  /** Attempts that ended before the present one, JSON text (scheduler/core/jobs/past-attempts.ts); null without any. */
-  readonly pastAttempts: string | null;
 }
 
 /**
  * The webhook delivery of an ended job as the core creates it, written with the end. The driver adds copies of the
  * job's input and output, so that a delivery no longer depends on its job.
  */
-export interface NewHook {
+export interface NewHook extends Pick<HookHead, 'account' | 'endpoint' | 'url' | 'host'> {
   /** `<job id>_<token>`: the stable webhook-id. It contains no full stop, the separator of the signed content. */
   readonly id: string;
-  readonly account: string;
-  readonly endpoint: string;
-  readonly url: string;
-  /** Host and port of the url: deliveries to one host share a limit. */
-  readonly host: string;
   /** The payload without input and output, a JSON object; besides, `trace`: the trace context of the job, if it has one. */
   readonly envelope: string;
   /** First try, wall clock ms. */
   readonly dueAt: number;
 }
 
-/** PENDING is still tried. FAILED has used up its tries and is kept for redelivery on request. */
-export type HookState = 'PENDING' | 'FAILED';
-
 /** A delivery without its payload. */
-export interface HookHead {
-  readonly id: string;
-  readonly account: string;
-  readonly endpoint: string;
-  readonly url: string;
-  readonly host: string;
-  readonly state: HookState;
-  /** Wall clock ms: the next try of a PENDING one, the removal of a FAILED one. */
-  readonly dueAt: number;
-  readonly tries: number;
-  /** Why the last try failed; null before the first failure. */
-  readonly error: string | null;
-}
+export type HookHead = RowOf<typeof hookHead>;
 
 /** A delivery with its payload. */
 export interface HookRow extends HookHead {

@@ -1,105 +1,94 @@
 import type { Payload } from '../../../../lib/payload.ts';
+import { hookHead, jobRow, type FieldColumn } from '../../columns.ts';
+import { newJob } from '../../rows.ts';
 import { isDamaged, type StoredPayload } from '../../stored-payload.ts';
-import type { HookRow, JobKind, JobRow, NewHook, StoredState } from '../../store.ts';
+import type { HookRow, JobRow, Lease, NewHook, StoredState } from '../../store.ts';
 import type { Packer, Unpacker } from './packer.ts';
 
-const states: readonly StoredState[] = ['IN_QUEUE', 'LEASED', 'COMPLETED', 'FAILED', 'CANCELLED', 'TIMED_OUT'];
-const kinds: readonly JobKind[] = ['RUN', 'RUNSYNC'];
+/** How a column's values are packed: a number, a text, the place of one of a few in their list, 0 or 1. */
+const NUMBER = 0;
+const TEXT = 1;
+const CODE = 2;
+const FLAG = 3;
+type Form = typeof NUMBER | typeof TEXT | typeof CODE | typeof FLAG;
 
-const stateCodes = Object.fromEntries(states.map((state, code) => [state, code])) as Record<StoredState, number>;
+interface PackedColumn {
+  readonly field: string;
+  readonly form: Form;
+  readonly values: readonly unknown[];
+}
 
-const valueOf = <T>(values: readonly T[], code: number): T => {
+function packedColumns(columns: readonly FieldColumn[], apart: readonly string[] = []): readonly PackedColumn[] {
+  return columns
+    .filter(({ field }) => !apart.includes(field))
+    .map(({ field, kind, values = [] }) => ({ field, form: formOf(kind, values), values }));
+}
+
+function formOf(kind: FieldColumn['kind'], values: readonly unknown[]): Form {
+  if (values.length > 0) return CODE;
+  if (kind === 'bytes') throw new Error('bytes are packed as payloads');
+  return kind === 'integer' ? NUMBER : kind === 'boolean' ? FLAG : TEXT;
+}
+
+function packColumns(out: Packer, columns: readonly PackedColumn[], row: Readonly<Record<string, unknown>>): void {
+  for (const { field, form, values } of columns) {
+    const value = row[field];
+    if (form === NUMBER) out.number(value as number | null);
+    else if (form === TEXT) out.text(value as string | null);
+    else if (form === CODE) out.byte(values.indexOf(value));
+    else out.byte(value === true ? 1 : 0);
+  }
+}
+
+function unpackColumns(from: Unpacker, columns: readonly PackedColumn[], row: Record<string, unknown>): void {
+  for (const { field, form, values } of columns) {
+    if (form === NUMBER) row[field] = from.numberOrNull();
+    else if (form === TEXT) row[field] = from.textOrNull();
+    else if (form === CODE) row[field] = valueOf(values, from.byte());
+    else row[field] = from.byte() === 1;
+  }
+}
+
+function valueOf(values: readonly unknown[], code: number): unknown {
   const value = values[code];
   if (value === undefined) throw new Error(`unknown code ${code} in an encoded row`);
   return value;
-};
+}
+
+const states = jobRow.find(({ field }) => field === 'state')?.values ?? [];
 
 export function packState(out: Packer, state: StoredState): void {
-  out.byte(stateCodes[state]);
+  out.byte(states.indexOf(state as never));
 }
 
 export function unpackState(from: Unpacker): StoredState {
-  return valueOf(states, from.byte());
+  return valueOf(states, from.byte()) as StoredState;
 }
 
-/** Set in the byte of the priority if the job has past attempts: a submission, which has none, is not a byte longer. */
-const HAS_PAST = 2;
+const jobColumns = packedColumns(jobRow, ['node', 'incarnation']);
 
 export function packJob(out: Packer, job: JobRow): void {
-  out.number(job.seq);
-  out.text(job.id);
-  out.text(job.endpoint);
-  out.byte(job.kind === 'RUN' ? 0 : 1);
-  packState(out, job.state);
-  out.byte(job.pastAttempts === null ? job.priority : job.priority | HAS_PAST);
-  out.number(job.queuePosition);
-  out.number(job.token);
-  out.number(job.attempts);
-  const lease = job.lease;
-  out.text(lease === null ? null : lease.node);
-  if (lease !== null) {
-    out.text(lease.incarnation);
-    out.text(lease.worker);
-  }
-  out.number(job.submittedAt);
-  out.number(job.startedAt);
-  out.number(job.endedAt);
-  out.number(job.deleteAt);
-  out.number(job.executionTimeoutMs);
-  out.number(job.ttlMs);
-  out.number(job.retentionMs);
-  out.text(job.webhook);
-  out.text(job.worker);
-  out.number(job.delayMs);
-  out.number(job.executionMs);
-  out.text(job.error);
-  out.byte(job.hasS3 ? 1 : 0);
-  out.text(job.trace);
-  out.text(job.tags);
-  if (job.pastAttempts !== null) out.text(job.pastAttempts);
+  packColumns(out, jobColumns, job as unknown as Readonly<Record<string, unknown>>);
+  packLease(out, job.lease);
 }
 
 export function unpackJob(from: Unpacker): JobRow {
-  const seq = from.number();
-  const id = from.text();
-  const endpoint = from.text();
-  const kind = valueOf(kinds, from.byte());
-  const state = unpackState(from);
-  const marks = from.byte();
-  const priority = (marks & 1) === 0 ? 0 : 1;
-  const queuePosition = from.number();
-  const token = from.number();
-  const attempts = from.number();
+  const job = newJob();
+  unpackColumns(from, jobColumns, job);
+  job['lease'] = unpackLease(from);
+  return job as unknown as JobRow;
+}
+
+function packLease(out: Packer, lease: Lease | null): void {
+  out.text(lease === null ? null : lease.node);
+  if (lease === null) return;
+  out.text(lease.incarnation);
+  out.text(lease.worker);
+}
+
+function unpackLease(from: Unpacker): Lease | null {
   const node = from.textOrNull();
-  const lease = node === null ? null : { node, incarnation: from.text(), worker: from.text() };
-  return {
-    seq,
-    id,
-    endpoint,
-    kind,
-    state,
-    priority,
-    queuePosition,
-    token,
-    attempts,
-    lease,
-    submittedAt: from.number(),
-    startedAt: from.numberOrNull(),
-    endedAt: from.numberOrNull(),
-    deleteAt: from.number(),
-    executionTimeoutMs: from.number(),
-    ttlMs: from.number(),
-    retentionMs: from.number(),
-    webhook: from.textOrNull(),
-    worker: from.textOrNull(),
-    delayMs: from.numberOrNull(),
-    executionMs: from.numberOrNull(),
-    error: from.textOrNull(),
-    hasS3: from.byte() === 1,
-    trace: from.textOrNull(),
-    tags: from.textOrNull(),
-    pastAttempts: (marks & HAS_PAST) === 0 ? null : from.text(),
-  };
+  return node === null ? null : { node, incarnation: from.text(), worker: from.text() };
 }
 
 /** 0 none, 1 inline, 2 in the blob store, 3 damaged. */
@@ -156,44 +145,32 @@ export function unpackPayloads(from: Unpacker): Payload[] {
   return from.list(() => unpackWholePayload(from));
 }
 
+/** What the core creates of a delivery, and what its tries change. */
+const triedFields = ['state', 'tries', 'error'];
+const newHookColumns = packedColumns(hookHead, triedFields);
+const triedColumns = packedColumns(hookHead.filter(({ field }) => triedFields.includes(field)));
+
 export function packNewHook(out: Packer, hook: NewHook): void {
-  out.text(hook.id);
-  out.text(hook.account);
-  out.text(hook.endpoint);
-  out.text(hook.url);
-  out.text(hook.host);
+  packColumns(out, newHookColumns, hook as unknown as Readonly<Record<string, unknown>>);
   out.text(hook.envelope);
-  out.number(hook.dueAt);
 }
 
 export function unpackNewHook(from: Unpacker): NewHook {
-  return {
-    id: from.text(),
-    account: from.text(),
-    endpoint: from.text(),
-    url: from.text(),
-    host: from.text(),
-    envelope: from.text(),
-    dueAt: from.number(),
-  };
+  const hook: Record<string, unknown> = {};
+  unpackColumns(from, newHookColumns, hook);
+  hook['envelope'] = from.text();
+  return hook as unknown as NewHook;
 }
 
 export function packHook(out: Packer, hook: HookRow): void {
   packNewHook(out, hook);
-  out.byte(hook.state === 'PENDING' ? 0 : 1);
-  out.number(hook.tries);
-  out.text(hook.error);
+  packColumns(out, triedColumns, hook as unknown as Readonly<Record<string, unknown>>);
   packPayload(out, hook.input);
   packPayload(out, hook.output);
 }
 
 export function unpackHook(from: Unpacker): HookRow {
-  return {
-    ...unpackNewHook(from),
-    state: from.byte() === 0 ? 'PENDING' : 'FAILED',
-    tries: from.number(),
-    error: from.textOrNull(),
-    input: unpackWholeStored(from),
-    output: unpackStored(from),
-  };
+  const hook: Record<string, unknown> = { ...unpackNewHook(from) };
+  unpackColumns(from, triedColumns, hook);
+  return { ...(hook as unknown as HookRow), input: unpackWholeStored(from), output: unpackStored(from) };
 }
