@@ -64,7 +64,7 @@ export const sets = {
   outage: ['test/outage/*.test.ts'],
   'load-balancer': ['python', 'requests', 'server'].map((name) => `test/lb/${name}.test.ts`),
   faults: ['test/fault/*.test.ts', 'test/lb/faults.test.ts', 'test/agent/processes.test.ts'],
-  apps: ['first-day', 'run', 'web-apps', 'websockets'].map((name) => `test/apps/${name}.test.ts`),
+  apps: ['first-day', 'recipes', 'run', 'web-apps', 'websockets'].map((name) => `test/apps/${name}.test.ts`),
   field: ['test/apps/field.test.ts'],
   frameworks: ['test/frameworks/*.test.ts'],
   telemetry: ['stack-traces', 'ended-waits', 'collector*'].map((name) => `test/telemetry/${name}.test.ts`),
