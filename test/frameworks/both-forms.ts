@@ -12,6 +12,8 @@ export interface Abilities {
   /** It has a mounted application at /part/. */
   readonly part?: boolean;
   readonly webSockets?: boolean;
+  /** It takes forms only from its own pages, by the header that browsers send. */
+  readonly checksOrigin?: boolean;
 }
 
 /** Names below localhost need no DNS in a browser; here their connections go to the gateway. */
@@ -84,7 +86,7 @@ export function addressesOf(stack: Stack, id: string): readonly Address[] {
 
 /** The same questions to every framework, in both forms. */
 export async function mustServe(t: ExecutionContext, stack: Stack, id: string, abilities: Abilities): Promise<void> {
-  const { links = false, slash = false, part = false, webSockets = false } = abilities;
+  const { links = false, slash = false, part = false, webSockets = false, checksOrigin = false } = abilities;
   for (const address of addressesOf(stack, id)) {
     const { base, isPath } = address;
     t.deepEqual(await address.json('/'), { home: true }, base);
@@ -110,7 +112,10 @@ export async function mustServe(t: ExecutionContext, stack: Stack, id: string, a
 
     const body = new FormData();
     body.set('file', new Blob([new Uint8Array(300_000)]), 'photo.png');
-    t.deepEqual(await address.json('/upload', { method: 'POST', body }), { name: 'photo.png', size: 300_000 }, base);
+    const origin = (from: string): Record<string, string> => (checksOrigin ? { origin: new URL(from).origin } : {});
+    const upload = { method: 'POST', body, headers: origin(base) } as const;
+    t.deepEqual(await address.json('/upload', upload), { name: 'photo.png', size: 300_000 }, base);
+    if (checksOrigin) t.is((await address.call('/upload', { ...upload, headers: origin('http://other.test') })).status, 403, base);
     t.is((await address.call('/stream')).text, '0\n1\n2\n', base);
     if (webSockets) t.is(await address.echoed('/ws', 'hello'), 'echo: hello', base);
   }

@@ -1,0 +1,2 @@
+export const GET = () => Response.json({ home: true });
+export const dynamic = 'force-dynamic';
