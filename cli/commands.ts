@@ -1,5 +1,5 @@
 /** All commands. A start loads only the command it runs: loading the others would add half of the time. */
-import { isGroup, memberOf, type Command, type CommandNode } from './command.ts';
+import { isGroup, memberOf, type Command, type CommandNode } from './command/command.ts';
 
 interface Entry {
   readonly load: () => Promise<CommandNode>;

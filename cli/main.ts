@@ -2,7 +2,7 @@
 import { CommanderError } from 'commander';
 
 import { allCommands, findCommand, type Found } from './commands.ts';
-import { isGroup } from './command.ts';
+import { isGroup } from './command/command.ts';
 import { readEnvironment } from '../terminal/config.ts';
 import { currentSpelling } from './old-spellings.ts';
 import { buildProgram } from './program.ts';

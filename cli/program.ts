@@ -1,13 +1,13 @@
 /** Builds commander's tree of the commands: their arguments and their help. */
 import { Argument, Command as Commander, Option } from 'commander';
 
-import { isGroup, optionsOf, type ArgumentSpec, type Command, type CommandNode, type Invocation } from './command.ts';
+import { isGroup, optionsOf, type ArgumentSpec, type Command, type CommandNode, type Invocation } from './command/command.ts';
 import { sectionOf } from './commands.ts';
 import { settingVariables } from '../terminal/config.ts';
 import { closest } from '../terminal/closest.ts';
 import type { OptionSpec, OptionValues } from '../terminal/options.ts';
 import { ToolError } from '../terminal/tool-error.ts';
-import { toolVersion } from './version.ts';
+import { toolVersion } from '../terminal/version.ts';
 
 export interface ProgramHooks {
   /** Runs the command with the parsed arguments. */

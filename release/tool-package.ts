@@ -9,7 +9,8 @@ import { copyDependency, isBundled, runtimeDependencies, type Dependency } from 
 import { transpile } from './transpile.ts';
 
 /** Folders with programs, whose TypeScript becomes JavaScript. */
-const PROGRAMS = /^(?:agent|cli|compiler|devserver|gateway|lib|proto|scheduler|sdk|supervisor|terminal)\/|^deploy\/gpu-check\/(?!app\/)/;
+const PROGRAMS =
+  /^(?:agent|cli|client|compiler|devserver|gateway|lib|proto|scheduler|sdk|supervisor|terminal)\/|^deploy\/gpu-check\/(?!app\/)/;
 /** Files that go into the package as they are. */
 const ALSO = /^(?:LICENSE|README\.md|CHANGELOG\.md|deploy\/(?!gpu-check\/(?!app\/)).*|docs\/.*\.md|examples\/.*)$/;
 /** Of the programs: what only makes or tests them. */

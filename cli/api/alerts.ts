@@ -1,12 +1,12 @@
 /** Where the account is told of incidents, as the gateway returns it: never with whole addresses. */
-import type { GatewayClient } from './gateway-client.ts';
+import type { GatewayClient } from '../../client/gateway-client.ts';
 import {
   ADD_ALERT_CHANNEL,
   LIST_ALERT_CHANNELS,
   REMOVE_ALERT_CHANNEL,
   TEST_ALERT_CHANNEL,
   type AlertChannelRow,
-} from './graphql/gen/operations.ts';
+} from '../../client/graphql/gen/operations.ts';
 
 export type { AlertChannelRow };
 

@@ -1,7 +1,7 @@
 /** What needs attention now, as a gateway lists it. */
 import { CapstanError } from '../../lib/errors.ts';
-import type { GatewayClient } from './gateway-client.ts';
-import { LIST_ATTENTION, type ListAttentionResult, type AttentionRow } from './graphql/gen/operations.ts';
+import type { GatewayClient } from '../../client/gateway-client.ts';
+import { LIST_ATTENTION, type ListAttentionResult, type AttentionRow } from '../../client/graphql/gen/operations.ts';
 
 export type { AttentionRow };
 

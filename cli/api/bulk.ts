@@ -2,8 +2,8 @@
 import { setTimeout } from 'node:timers/promises';
 
 import { CapstanError } from '../../lib/errors.ts';
-import type { GatewayClient } from './gateway-client.ts';
-import { LIST_BULK_OPERATIONS, RETRY_FAILED } from './graphql/gen/operations.ts';
+import type { GatewayClient } from '../../client/gateway-client.ts';
+import { LIST_BULK_OPERATIONS, RETRY_FAILED } from '../../client/graphql/gen/operations.ts';
 
 /** Interval at which the progress is read, ms. */
 const POLL_MS = 500;

@@ -1,6 +1,6 @@
 /** Cells, as the gateway returns them. */
-import type { GatewayClient } from './gateway-client.ts';
-import { ASSIGN_NODE, CREATE_CELL, LIST_CELLS, MOVE_ACCOUNT, type CellRow } from './graphql/gen/operations.ts';
+import type { GatewayClient } from '../../client/gateway-client.ts';
+import { ASSIGN_NODE, CREATE_CELL, LIST_CELLS, MOVE_ACCOUNT, type CellRow } from '../../client/graphql/gen/operations.ts';
 
 export type { CellRow };
 

@@ -3,12 +3,12 @@ import { ClusterClient, type ClusterRow } from '../../lib/owner/cluster-list.ts'
 import { clientCredentials } from '../../lib/grpc-tls.ts';
 import type { CapstanError } from '../../lib/errors.ts';
 import type { Environment, Settings } from '../../terminal/config.ts';
-import { connect } from '../gateway.ts';
-import { GET_CLUSTER } from './graphql/gen/operations.ts';
-import { checkTokenTarget } from '../key-target.ts';
+import { connect } from '../../client/gateway.ts';
+import { GET_CLUSTER } from '../../client/graphql/gen/operations.ts';
+import { checkTokenTarget } from '../../client/key-target.ts';
 import { storedGatewayToken } from '../../supervisor/stored-secrets.ts';
-import { schedulerAddress } from '../local.ts';
-import { readLogin } from '../login-file.ts';
+import { schedulerAddress } from '../../client/local.ts';
+import { readLogin } from '../../client/login-file.ts';
 import { readRunFile } from '../../supervisor/run-file.ts';
 import { ToolError } from '../../terminal/tool-error.ts';
 

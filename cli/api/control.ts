@@ -3,7 +3,7 @@ import type { EndpointSpec } from '../../proto/gen/capstan/v1/control.ts';
 import { EndpointSpec as EndpointForm } from '../../proto/gen/json/capstan/v1/control.ts';
 import { READABLE_NAMES, UPDATABLE_NAMES } from '../../lib/endpoint-settings.ts';
 import type { EndpointRow } from './endpoint-row.ts';
-import type { GatewayClient } from './gateway-client.ts';
+import type { GatewayClient } from '../../client/gateway-client.ts';
 import {
   CREATE_ACCOUNT,
   CREATE_ENVIRONMENT,
@@ -32,7 +32,7 @@ import {
   type EnvironmentRow,
   type IsolationRules,
   type KeyRow,
-} from './graphql/gen/operations.ts';
+} from '../../client/graphql/gen/operations.ts';
 
 export type { AccountRow, BuildRow, EnvironmentRow, IsolationRules, KeyRow };
 

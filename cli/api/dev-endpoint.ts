@@ -5,7 +5,7 @@ import { CapstanError } from '../../lib/errors.ts';
 import type { Settings } from '../../terminal/config.ts';
 import { readDevRunFile } from '../../devserver/dev-run-file.ts';
 import { ToolError } from '../../terminal/tool-error.ts';
-import { callHttp } from './http-call.ts';
+import { callHttp } from '../../client/http-call.ts';
 
 const IDLE_MS = 5_000;
 const LOOPBACK = /^https?:\/\/([^/:]+\.)?(localhost|127\.\d+\.\d+\.\d+|\[::1\])(:|\/|$)/i;

@@ -2,8 +2,8 @@
 import { listEndpoints } from './control.ts';
 import type { EndpointRow } from './endpoint-row.ts';
 import { findEndpoint } from './find-endpoint.ts';
-import type { GatewayClient } from './gateway-client.ts';
-import { GET_ENDPOINT, type GetEndpointResult } from './graphql/gen/operations.ts';
+import type { GatewayClient } from '../../client/gateway-client.ts';
+import { GET_ENDPOINT, type GetEndpointResult } from '../../client/graphql/gen/operations.ts';
 import { shownSettings, type ShownSettings } from './shown-settings.ts';
 import { workerOf, type WorkerRow } from './workers.ts';
 

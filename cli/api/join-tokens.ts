@@ -1,6 +1,6 @@
 /** Join tokens, as the gateway returns them. */
-import type { GatewayClient } from './gateway-client.ts';
-import { CREATE_JOIN_TOKEN, LIST_JOIN_TOKENS, REVOKE_JOIN_TOKEN, type JoinTokenRow } from './graphql/gen/operations.ts';
+import type { GatewayClient } from '../../client/gateway-client.ts';
+import { CREATE_JOIN_TOKEN, LIST_JOIN_TOKENS, REVOKE_JOIN_TOKEN, type JoinTokenRow } from '../../client/graphql/gen/operations.ts';
 
 export type { JoinTokenRow };
 

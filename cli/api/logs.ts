@@ -1,6 +1,6 @@
 /** Searches log lines by GraphQL. */
-import type { GatewayClient } from './gateway-client.ts';
-import { SEARCH_LOGS, type LogFilter, type LogPage, type LogRow } from './graphql/gen/operations.ts';
+import type { GatewayClient } from '../../client/gateway-client.ts';
+import { SEARCH_LOGS, type LogFilter, type LogPage, type LogRow } from '../../client/graphql/gen/operations.ts';
 
 export type { LogPage, LogRow };
 

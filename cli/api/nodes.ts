@@ -1,5 +1,5 @@
 /** Nodes and their resources, as the gateway returns them. */
-import type { GatewayClient } from './gateway-client.ts';
+import type { GatewayClient } from '../../client/gateway-client.ts';
 import {
   DRAIN_NODE,
   LIST_MACHINE_TYPES,
@@ -8,7 +8,7 @@ import {
   RESUME_NODE,
   type NodeFields,
   type MachineType,
-} from './graphql/gen/operations.ts';
+} from '../../client/graphql/gen/operations.ts';
 
 export type { MachineType };
 

@@ -1,6 +1,6 @@
 /** Secrets of the account, as the gateway returns them: never with their values. */
-import type { GatewayClient } from './gateway-client.ts';
-import { DELETE_SECRET, LIST_SECRETS, SET_SECRET, type SecretRow } from './graphql/gen/operations.ts';
+import type { GatewayClient } from '../../client/gateway-client.ts';
+import { DELETE_SECRET, LIST_SECRETS, SET_SECRET, type SecretRow } from '../../client/graphql/gen/operations.ts';
 
 export type { SecretRow };
 

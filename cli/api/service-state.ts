@@ -2,8 +2,8 @@
 import { explain } from '../../terminal/tool-error.ts';
 import { CapstanError } from '../../lib/errors.ts';
 import { getAccount, listKeys, type AccountRow, type KeyRow } from './control.ts';
-import type { GatewayClient } from './gateway-client.ts';
-import { callHttp } from './http-call.ts';
+import type { GatewayClient } from '../../client/gateway-client.ts';
+import { callHttp } from '../../client/http-call.ts';
 
 /** `capstan status` must not wait long for a host that does not answer. */
 const HEALTH_MS = 5_000;

@@ -1,6 +1,6 @@
 /** The settings of an endpoint as `capstan endpoints get` prints them. */
 import { DEFAULT_VALUES, READABLE_NAMES, type PlainName, type ReadableName, type SettingValues } from '../../lib/endpoint-settings.ts';
-import type { AllSettings } from './graphql/gen/operations.ts';
+import type { AllSettings } from '../../client/graphql/gen/operations.ts';
 
 /** Names in the tool's JSON that differ from the settings' own. */
 const PRINTED_NAMES = { imageName: 'image', gpuIds: 'gpu', idleTimeout: 'idleTimeoutS' } as const;

@@ -1,10 +1,10 @@
 /** The versions of a service's parts, as its gateway tells them. */
 import { toError } from '../../lib/to-error.ts';
 import { CapstanError } from '../../lib/errors.ts';
-import { DISCONNECTED, OWNER, STANDBY, type PartVersion } from '../doctor/versions.ts';
-import type { GatewayClient } from './gateway-client.ts';
-import { gatewayVersion } from './gateway-version.ts';
-import { LIST_AGENT_VERSIONS, LIST_CONNECTED_NODES, LIST_SCHEDULER_VERSIONS, PING } from './graphql/gen/operations.ts';
+import { DISCONNECTED, OWNER, STANDBY, type PartVersion } from '../../client/versions.ts';
+import type { GatewayClient } from '../../client/gateway-client.ts';
+import { gatewayVersion } from '../../client/gateway-version.ts';
+import { LIST_AGENT_VERSIONS, LIST_CONNECTED_NODES, LIST_SCHEDULER_VERSIONS, PING } from '../../client/graphql/gen/operations.ts';
 
 /** A scheduler that is up is seen every few seconds. */
 const SILENT_MS = 10_000;

@@ -1,5 +1,5 @@
 /** Undelivered webhooks and the secret that signs them, as the gateway returns them. */
-import type { GatewayClient } from './gateway-client.ts';
+import type { GatewayClient } from '../../client/gateway-client.ts';
 import {
   GET_WEBHOOK_SECRET,
   LIST_WEBHOOKS,
@@ -7,7 +7,7 @@ import {
   ROTATE_WEBHOOK_SECRET,
   type ListWebhooksResult,
   type WebhookFields,
-} from './graphql/gen/operations.ts';
+} from '../../client/graphql/gen/operations.ts';
 
 export interface WebhookRow {
   /** The webhook-id that the receiver sees. */

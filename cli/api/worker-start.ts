@@ -1,6 +1,6 @@
 /** Starts the first worker of an endpoint's release, and says how far it is. */
-import type { GatewayClient } from './gateway-client.ts';
-import { START_WORKER, type StartPhase, type WorkerStart } from './graphql/gen/operations.ts';
+import type { GatewayClient } from '../../client/gateway-client.ts';
+import { START_WORKER, type StartPhase, type WorkerStart } from '../../client/graphql/gen/operations.ts';
 
 export type { StartPhase, WorkerStart };
 

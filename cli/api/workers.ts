@@ -1,8 +1,8 @@
 /** Workers, as the gateway returns them. */
 import { listEndpoints } from './control.ts';
 import { findEndpoint } from './find-endpoint.ts';
-import type { GatewayClient } from './gateway-client.ts';
-import { LIST_WORKERS, type WorkerFields } from './graphql/gen/operations.ts';
+import type { GatewayClient } from '../../client/gateway-client.ts';
+import { LIST_WORKERS, type WorkerFields } from '../../client/graphql/gen/operations.ts';
 
 /** A worker as the tool prints it, with the name of its endpoint: no reason is an empty text. */
 export type WorkerRow = Omit<WorkerFields, 'reason' | 'detail'> & {

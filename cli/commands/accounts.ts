@@ -1,11 +1,11 @@
 import { CapstanError } from '../../lib/errors.ts';
 import { ISOLATION_LEVELS, ACCOUNT_NETWORKS, WORKER_RUNTIMES } from '../../lib/isolation.ts';
 import type { AccountChanges, AccountRow, IsolationRulesPatch } from '../api/control.ts';
-import { printResult, type Command, type CommandGroup, type Invocation } from '../command.ts';
+import { printResult, type Command, type CommandGroup, type Invocation } from '../command/command.ts';
 import { countOption, flagOption, textOption, type OptionSpec, type OptionValues } from '../../terminal/options.ts';
 import { GATEWAY_SETTINGS, readSettings } from '../../terminal/config.ts';
 import { sizeText } from '../../terminal/size-text.ts';
-import { connect } from '../gateway.ts';
+import { connect } from '../../client/gateway.ts';
 import { ageOf } from '../../terminal/age.ts';
 import { renderTable } from '../../terminal/table.ts';
 import { cellColumn, cellOption } from './cells.ts';

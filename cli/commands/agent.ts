@@ -1,4 +1,4 @@
-import type { Command } from '../command.ts';
+import type { Command } from '../command/command.ts';
 import { readSettings } from '../../terminal/config.ts';
 import { runPart } from '../../supervisor/part-process.ts';
 import { startAgent } from '../../supervisor/start-part.ts';

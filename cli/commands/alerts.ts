@@ -1,9 +1,9 @@
 import { text } from 'node:stream/consumers';
 
 import { CapstanError } from '../../lib/errors.ts';
-import { printResult, type Command, type CommandGroup } from '../command.ts';
+import { printResult, type Command, type CommandGroup } from '../command/command.ts';
 import { GATEWAY_SETTINGS, readSettings } from '../../terminal/config.ts';
-import { connect } from '../gateway.ts';
+import { connect } from '../../client/gateway.ts';
 import { ageOf } from '../../terminal/age.ts';
 import { renderTable } from '../../terminal/table.ts';
 import { ToolError } from '../../terminal/tool-error.ts';

@@ -1,10 +1,10 @@
 import { resolve } from 'node:path';
 
 import { CapstanError } from '../../lib/errors.ts';
-import type { Command } from '../command.ts';
+import type { Command } from '../command/command.ts';
 import { flagOption } from '../../terminal/options.ts';
 import { readSettings, SCHEDULER_SETTINGS } from '../../terminal/config.ts';
-import { quote, withScheduler } from '../local.ts';
+import { quote, withScheduler } from '../../client/local.ts';
 import { ToolError } from '../../terminal/tool-error.ts';
 
 /** `capstan backup <folder>`: copies the scheduler's data folder while the service runs. */

@@ -1,6 +1,6 @@
-import { buildOptions, buildOptionSpecs } from '../build-options.ts';
+import { buildOptions, buildOptionSpecs } from '../command/build-options.ts';
 import { projectFolder } from '../../compiler/build/notebook.ts';
-import type { Command } from '../command.ts';
+import type { Command } from '../command/command.ts';
 import { flagOption } from '../../terminal/options.ts';
 import { sizeText } from '../../terminal/size-text.ts';
 

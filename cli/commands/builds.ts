@@ -1,7 +1,7 @@
-import { printResult, type Command, type CommandGroup } from '../command.ts';
+import { printResult, type Command, type CommandGroup } from '../command/command.ts';
 import { textOption } from '../../terminal/options.ts';
 import { GATEWAY_SETTINGS, readSettings } from '../../terminal/config.ts';
-import { connect } from '../gateway.ts';
+import { connect } from '../../client/gateway.ts';
 import { ageOf } from '../../terminal/age.ts';
 import { renderTable } from '../../terminal/table.ts';
 import { sizeText } from '../../terminal/size-text.ts';

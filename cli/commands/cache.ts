@@ -1,6 +1,6 @@
 import { CapstanError } from '../../lib/errors.ts';
-import { cacheFolder } from '../build-options.ts';
-import { printResult, type Command, type CommandGroup } from '../command.ts';
+import { cacheFolder } from '../command/build-options.ts';
+import { printResult, type Command, type CommandGroup } from '../command/command.ts';
 import { sizeText } from '../../terminal/size-text.ts';
 import { renderTable } from '../../terminal/table.ts';
 

@@ -1,6 +1,6 @@
-import { printResult, type Command, type CommandGroup } from '../command.ts';
+import { printResult, type Command, type CommandGroup } from '../command/command.ts';
 import { GATEWAY_SETTINGS, readSettings } from '../../terminal/config.ts';
-import { connect } from '../gateway.ts';
+import { connect } from '../../client/gateway.ts';
 import { textOption, type OptionSpec } from '../../terminal/options.ts';
 import { renderTable } from '../../terminal/table.ts';
 import { ToolError } from '../../terminal/tool-error.ts';

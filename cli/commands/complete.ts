@@ -1,6 +1,6 @@
-import type { Command } from '../command.ts';
+import type { Command } from '../command/command.ts';
 import { GATEWAY_SETTINGS, readSettings } from '../../terminal/config.ts';
-import { connect } from '../gateway.ts';
+import { connect } from '../../client/gateway.ts';
 import { textOption } from '../../terminal/options.ts';
 import { NAME } from '../../lib/endpoint-names.ts';
 

@@ -1,4 +1,4 @@
-import type { Command, CommandNode } from '../command.ts';
+import type { Command, CommandNode } from '../command/command.ts';
 
 const SHELLS = ['bash', 'zsh', 'fish'] as const;
 type Shell = (typeof SHELLS)[number];
@@ -18,7 +18,7 @@ export const completion = (allCommands: () => Promise<readonly CommandNode[]>): 
   examples: ['completion bash'],
   async run({ args, terminal }) {
     const shell = SHELLS.find((each) => each === args[0]) ?? 'bash';
-    const { completionScript } = await import('../completion.ts');
+    const { completionScript } = await import('../command/completion.ts');
     terminal.data(completionScript(shell, await allCommands()));
     terminal.hint(`add this to the startup file of your shell: ${INSTALL[shell]}`);
   },

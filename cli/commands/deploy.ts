@@ -1,15 +1,15 @@
 import { join } from 'node:path';
 
 import { CapstanError } from '../../lib/errors.ts';
-import { buildOptions, buildOptionSpecs } from '../build-options.ts';
+import { buildOptions, buildOptionSpecs } from '../command/build-options.ts';
 import { projectFolder } from '../../compiler/build/notebook.ts';
-import type { Command, Invocation } from '../command.ts';
-import { readDuration } from '../duration.ts';
+import type { Command, Invocation } from '../command/command.ts';
+import { readDuration } from '../command/duration.ts';
 import { flagOption, textOption } from '../../terminal/options.ts';
 import { GATEWAY_SETTINGS, keySource, readSettings, type Settings } from '../../terminal/config.ts';
-import type { GatewayClient } from '../api/gateway-client.ts';
-import { connect } from '../gateway.ts';
-import { apiKeyForShell } from '../local.ts';
+import type { GatewayClient } from '../../client/gateway-client.ts';
+import { connect } from '../../client/gateway.ts';
+import { apiKeyForShell } from '../../client/local.ts';
 import type { Built, BuildOptions } from '../../compiler/build/build.ts';
 import { pressedKey } from '../../terminal/key-press.ts';
 import { sizeText } from '../../terminal/size-text.ts';
@@ -67,7 +67,7 @@ export const deploy: Command = {
       import('../deploy/deploy.ts'),
       import('../deploy/fleet.ts'),
       import('../deploy/fleet-hardware.ts'),
-      import('../../compiler/application/language-needs.ts'),
+      import('../../compiler/build/language-needs.ts'),
       import('../api/nodes.ts'),
       import('../deploy/report.ts'),
       import('../deploy/wait.ts'),

@@ -1,5 +1,5 @@
 import { errorTable } from '../../lib/errors.ts';
-import type { Command } from '../command.ts';
+import type { Command } from '../command/command.ts';
 import { flagOption } from '../../terminal/options.ts';
 import { readSettings, SCHEDULER_SETTINGS } from '../../terminal/config.ts';
 

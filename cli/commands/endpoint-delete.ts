@@ -1,8 +1,8 @@
 import { CapstanError } from '../../lib/errors.ts';
-import { printResult, type Command } from '../command.ts';
+import { printResult, type Command } from '../command/command.ts';
 import { flagOption, textOption } from '../../terminal/options.ts';
 import { GATEWAY_SETTINGS, readSettings } from '../../terminal/config.ts';
-import { connect } from '../gateway.ts';
+import { connect } from '../../client/gateway.ts';
 
 /** `capstan endpoints delete [endpoint]`: deletes one endpoint, or with --all every endpoint of an environment. */
 export const endpointDelete: Command = {

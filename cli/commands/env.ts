@@ -1,9 +1,9 @@
 import { CapstanError } from '../../lib/errors.ts';
 import type { EndpointRow } from '../api/endpoint-row.ts';
-import { printResult, type Command, type CommandGroup, type Invocation } from '../command.ts';
+import { printResult, type Command, type CommandGroup, type Invocation } from '../command/command.ts';
 import { flagOption } from '../../terminal/options.ts';
 import { GATEWAY_SETTINGS, readSettings } from '../../terminal/config.ts';
-import { connect } from '../gateway.ts';
+import { connect } from '../../client/gateway.ts';
 import { ageOf } from '../../terminal/age.ts';
 import { renderTable } from '../../terminal/table.ts';
 import { ToolError } from '../../terminal/tool-error.ts';

@@ -1,5 +1,5 @@
 import { CapstanError } from '../../lib/errors.ts';
-import type { Command } from '../command.ts';
+import type { Command } from '../command/command.ts';
 import { flagOption, textOption } from '../../terminal/options.ts';
 
 const LANGUAGES = ['python', 'typescript'] as const;

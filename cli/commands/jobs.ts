@@ -1,11 +1,11 @@
 import { CapstanError } from '../../lib/errors.ts';
 import { stringifyExact } from '../../lib/exact-json.ts';
 import type { EndpointRow } from '../api/endpoint-row.ts';
-import { QueueApi, type JobPage, type JobStatus } from '../api/queue-api.ts';
-import { printResult, type ArgumentSpec, type Command, type CommandGroup, type Invocation } from '../command.ts';
+import { QueueApi, type JobPage, type JobStatus } from '../../client/queue-api.ts';
+import { printResult, type ArgumentSpec, type Command, type CommandGroup, type Invocation } from '../command/command.ts';
 import { flagOption, textOption, type OptionSpec } from '../../terminal/options.ts';
 import { GATEWAY_SETTINGS, readSettings } from '../../terminal/config.ts';
-import { connect, gatewayOf } from '../gateway.ts';
+import { connect, gatewayOf } from '../../client/gateway.ts';
 import { renderTable } from '../../terminal/table.ts';
 
 const endpointArgument: ArgumentSpec = { name: 'endpoint', description: 'id or name' };

@@ -1,9 +1,9 @@
-import type { KeyScope } from '../api/graphql/gen/operations.ts';
-import { printResult, type Command, type CommandGroup } from '../command.ts';
+import type { KeyScope } from '../../client/graphql/gen/operations.ts';
+import { printResult, type Command, type CommandGroup } from '../command/command.ts';
 import { flagOption, textOption } from '../../terminal/options.ts';
 import { GATEWAY_SETTINGS, readSettings } from '../../terminal/config.ts';
-import { readDuration } from '../duration.ts';
-import { connect } from '../gateway.ts';
+import { readDuration } from '../command/duration.ts';
+import { connect } from '../../client/gateway.ts';
 import { ageOf } from '../../terminal/age.ts';
 import { renderTable } from '../../terminal/table.ts';
 

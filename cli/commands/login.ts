@@ -1,9 +1,9 @@
 import { text } from 'node:stream/consumers';
 
-import { printResult, type Command } from '../command.ts';
+import { printResult, type Command } from '../command/command.ts';
 import { readSettings } from '../../terminal/config.ts';
-import { loginFile, removeLogin, writeLogin } from '../login-file.ts';
-import { checkKeyTarget } from '../key-target.ts';
+import { loginFile, removeLogin, writeLogin } from '../../client/login-file.ts';
+import { checkKeyTarget } from '../../client/key-target.ts';
 import { readRunFile } from '../../supervisor/run-file.ts';
 import { ToolError } from '../../terminal/tool-error.ts';
 
@@ -34,7 +34,10 @@ export const login: Command = {
         `Set it, or pass the key on stdin: capstan login --url ${url} < key-file`,
         { field: 'SERVICE_API_KEY' },
       );
-    const [{ connectGateway }, { listEndpoints }] = await Promise.all([import('../api/gateway-client.ts'), import('../api/control.ts')]);
+    const [{ connectGateway }, { listEndpoints }] = await Promise.all([
+      import('../../client/gateway-client.ts'),
+      import('../api/control.ts'),
+    ]);
     const endpoints = await listEndpoints(connectGateway(url, key), null);
     writeLogin(env, { url, key });
     const file = loginFile(env);

@@ -2,11 +2,11 @@ import { CapstanError } from '../../lib/errors.ts';
 import { parseExact, stringifyExact } from '../../lib/exact-json.ts';
 import { LOG_LEVELS, LOG_STREAMS } from '../../lib/log-filter.ts';
 import type { LogPage, LogRow, LogSearch } from '../api/logs.ts';
-import type { Command } from '../command.ts';
-import { readDuration } from '../duration.ts';
+import type { Command } from '../command/command.ts';
+import { readDuration } from '../command/duration.ts';
 import { flagOption, textOption } from '../../terminal/options.ts';
 import { GATEWAY_SETTINGS, readSettings } from '../../terminal/config.ts';
-import { connect } from '../gateway.ts';
+import { connect } from '../../client/gateway.ts';
 import { endWish } from '../../terminal/end-signals.ts';
 
 const MAX_LINES = 1000;

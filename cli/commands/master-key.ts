@@ -1,8 +1,8 @@
 import type { MasterKeyInfo } from '../../proto/gen/capstan/v1/control.ts';
-import type { Command, CommandGroup, Invocation } from '../command.ts';
+import type { Command, CommandGroup, Invocation } from '../command/command.ts';
 import { flagOption } from '../../terminal/options.ts';
 import { readSettings, SCHEDULER_SETTINGS } from '../../terminal/config.ts';
-import { withScheduler } from '../local.ts';
+import { withScheduler } from '../../client/local.ts';
 
 const status: Command = {
   name: 'status',

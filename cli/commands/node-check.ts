@@ -6,7 +6,7 @@ import { parseEnv } from 'node:util';
 import type { NodeCheckRow } from '../../agent/node-check.ts';
 import { CapstanError, errorTable } from '../../lib/errors.ts';
 import { isErrno, messageOf } from '../../lib/to-error.ts';
-import { printResult, type Command } from '../command.ts';
+import { printResult, type Command } from '../command/command.ts';
 import { checkWorkers } from '../node-check/workers.ts';
 import { countOption, flagOption, textOption } from '../../terminal/options.ts';
 import type { Terminal } from '../../terminal/terminal.ts';

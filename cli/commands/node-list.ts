@@ -1,7 +1,7 @@
 import type { NodeRow } from '../api/nodes.ts';
-import { printResult, type Command } from '../command.ts';
+import { printResult, type Command } from '../command/command.ts';
 import { GATEWAY_SETTINGS, readSettings } from '../../terminal/config.ts';
-import { connect } from '../gateway.ts';
+import { connect } from '../../client/gateway.ts';
 import { renderTable } from '../../terminal/table.ts';
 import { cellColumn } from './cells.ts';
 

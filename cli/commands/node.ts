@@ -1,9 +1,9 @@
-import { printResult, type ArgumentSpec, type Command, type CommandGroup, type Invocation } from '../command.ts';
+import { printResult, type ArgumentSpec, type Command, type CommandGroup, type Invocation } from '../command/command.ts';
 import { flagOption } from '../../terminal/options.ts';
-import type { GatewayClient } from '../api/gateway-client.ts';
+import type { GatewayClient } from '../../client/gateway-client.ts';
 import type { NodeRow } from '../api/nodes.ts';
 import { GATEWAY_SETTINGS, readSettings } from '../../terminal/config.ts';
-import { connect } from '../gateway.ts';
+import { connect } from '../../client/gateway.ts';
 import { nodeCheck } from './node-check.ts';
 import { nodeList } from './node-list.ts';
 import { nodeTokens } from './node-token.ts';

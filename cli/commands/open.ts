@@ -1,8 +1,8 @@
 import { spawn } from 'node:child_process';
 
-import { printResult, type Command, type Invocation } from '../command.ts';
+import { printResult, type Command, type Invocation } from '../command/command.ts';
 import { GATEWAY_SETTINGS, readSettings, type Environment } from '../../terminal/config.ts';
-import { connect, gatewayOf } from '../gateway.ts';
+import { connect, gatewayOf } from '../../client/gateway.ts';
 import { textOption } from '../../terminal/options.ts';
 
 /** `capstan open [endpoint]`: the documentation page of an endpoint, or of the service's API. */

@@ -1,5 +1,5 @@
 import type { CellRow, SchedulerRow } from '../../lib/owner/cluster-list.ts';
-import { printResult, type Command } from '../command.ts';
+import { printResult, type Command } from '../command/command.ts';
 import { GATEWAY_SETTINGS, readSettings, SCHEDULER_SETTINGS } from '../../terminal/config.ts';
 import { ageOfMs } from '../../terminal/age.ts';
 import { renderTable } from '../../terminal/table.ts';

@@ -1,8 +1,8 @@
 import { join } from 'node:path';
 
-import type { Command } from '../command.ts';
+import type { Command } from '../command/command.ts';
 import { installRoot, readSettings } from '../../terminal/config.ts';
-import { apiKeyForShell } from '../local.ts';
+import { apiKeyForShell } from '../../client/local.ts';
 import { buildConsole } from '../samples/console.ts';
 
 /** Folders of examples/ that are deployed. */

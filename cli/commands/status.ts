@@ -1,6 +1,6 @@
-import { printResult, type Command, type Invocation } from '../command.ts';
+import { printResult, type Command, type Invocation } from '../command/command.ts';
 import { GATEWAY_SETTINGS, readSettings, type Settings } from '../../terminal/config.ts';
-import { connect, gatewayOf, gatewaySource } from '../gateway.ts';
+import { connect, gatewayOf, gatewaySource } from '../../client/gateway.ts';
 import { flagOption, textOption } from '../../terminal/options.ts';
 import { ageOf } from '../../terminal/age.ts';
 import { endWish } from '../../terminal/end-signals.ts';

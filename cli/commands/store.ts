@@ -1,4 +1,4 @@
-import type { Command, CommandGroup } from '../command.ts';
+import type { Command, CommandGroup } from '../command/command.ts';
 import { readSettings } from '../../terminal/config.ts';
 import { flagOption, textOption } from '../../terminal/options.ts';
 import { ToolError } from '../../terminal/tool-error.ts';

@@ -1,7 +1,7 @@
 import type { EndpointRow } from '../api/endpoint-row.ts';
-import type { Command } from '../command.ts';
+import type { Command } from '../command/command.ts';
 import { readSettings, type Settings } from '../../terminal/config.ts';
-import { apiKey, apiKeyForShell, ownSettings, quote } from '../local.ts';
+import { apiKey, apiKeyForShell, ownSettings, quote } from '../../client/local.ts';
 import type { Terminal } from '../../terminal/terminal.ts';
 import { explain } from '../../terminal/tool-error.ts';
 
@@ -44,7 +44,10 @@ function reportUnlisted(error: unknown, terminal: Terminal): undefined {
 }
 
 async function firstPath(url: string, settings: Settings): Promise<string | undefined> {
-  const [{ connectGateway }, { listEndpoints }] = await Promise.all([import('../api/gateway-client.ts'), import('../api/control.ts')]);
+  const [{ connectGateway }, { listEndpoints }] = await Promise.all([
+    import('../../client/gateway-client.ts'),
+    import('../api/control.ts'),
+  ]);
   const rows = await listEndpoints(connectGateway(url, apiKey(ownSettings(settings))), null);
   return rows.flatMap((row) => callable(row) ?? [])[0];
 }

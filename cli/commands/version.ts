@@ -4,10 +4,10 @@ import { join } from 'node:path';
 
 import { CapstanError, errorTable } from '../../lib/errors.ts';
 import { messageOf } from '../../lib/to-error.ts';
-import { printResult, type Command, type Invocation } from '../command.ts';
+import { printResult, type Command, type Invocation } from '../command/command.ts';
 import { GATEWAY_SETTINGS, installRoot, readSettings } from '../../terminal/config.ts';
 import { flagOption, textOption } from '../../terminal/options.ts';
-import { toolVersion } from '../version.ts';
+import { toolVersion } from '../../terminal/version.ts';
 
 /** `capstan version`: the version of this package, and of the Node that runs it; with `--check` those of the service's parts, with `--verify` whether the installation is whole. */
 export const version: Command = {
@@ -35,8 +35,8 @@ async function check(invocation: Invocation): Promise<number> {
   const { options, env, terminal } = invocation;
   const [{ serviceVersions }, { newestVersion, upgradeSteps }, { connect }, { renderTable }] = await Promise.all([
     import('../api/versions.ts'),
-    import('../doctor/versions.ts'),
-    import('../gateway.ts'),
+    import('../../client/versions.ts'),
+    import('../../client/gateway.ts'),
     import('../../terminal/table.ts'),
   ]);
   const settings = readSettings(options, env);

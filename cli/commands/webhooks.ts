@@ -1,8 +1,8 @@
 import { CapstanError } from '../../lib/errors.ts';
-import { printResult, type Command, type CommandGroup } from '../command.ts';
+import { printResult, type Command, type CommandGroup } from '../command/command.ts';
 import { flagOption } from '../../terminal/options.ts';
 import { GATEWAY_SETTINGS, readSettings } from '../../terminal/config.ts';
-import { connect } from '../gateway.ts';
+import { connect } from '../../client/gateway.ts';
 import { renderTable } from '../../terminal/table.ts';
 
 const list: Command = {

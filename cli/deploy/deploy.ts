@@ -5,7 +5,7 @@ import { setTimeout as pause } from 'node:timers/promises';
 import { baseImageOf } from '../../lib/base-images.ts';
 import { CapstanError } from '../../lib/errors.ts';
 import { deploy, type Deployed } from '../api/control.ts';
-import type { GatewayClient } from '../api/gateway-client.ts';
+import type { GatewayClient } from '../../client/gateway-client.ts';
 import { createActivity } from '../../terminal/activity.ts';
 import type { Terminal } from '../../terminal/terminal.ts';
 import type { Application } from '../../compiler/application/application.ts';

@@ -8,8 +8,8 @@ import { CapstanError } from '../../lib/errors.ts';
 import { visibleLine } from '../../lib/visible-text.ts';
 import { deployedSettings } from '../../lib/normal-settings.ts';
 import { EndpointKind } from '../../proto/gen/capstan/v1/common.ts';
-import type { GatewayClient } from '../api/gateway-client.ts';
-import { LIST_DEPLOYED_FACTS, LIST_EARLIER_FACTS } from '../api/graphql/gen/operations.ts';
+import type { GatewayClient } from '../../client/gateway-client.ts';
+import { LIST_DEPLOYED_FACTS, LIST_EARLIER_FACTS } from '../../client/graphql/gen/operations.ts';
 import type { Terminal } from '../../terminal/terminal.ts';
 import { archiveContents, type ArchiveContents } from '../../compiler/artifact/archive-contents.ts';
 import {

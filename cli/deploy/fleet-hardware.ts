@@ -4,7 +4,7 @@ import type { MachineType } from '../api/nodes.ts';
 import { ToolError } from '../../terminal/tool-error.ts';
 import type { Terminal } from '../../terminal/terminal.ts';
 import type { Application } from '../../compiler/application/application.ts';
-import type { RequiredLanguages } from '../../compiler/application/language-needs.ts';
+import type { RequiredLanguages } from '../../compiler/build/language-needs.ts';
 import { lackingLanguages, type HostLanguages } from './fleet-languages.ts';
 
 export type HostHardware = Pick<MachineType, 'cpus' | 'memoryBytes' | 'devices'>;

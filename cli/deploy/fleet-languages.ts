@@ -1,7 +1,7 @@
 /** Which endpoints require a Python or a Node that no connected node has, before anything is uploaded. */
 import { baseImageOf, type Language } from '../../lib/base-images.ts';
 import type { Application } from '../../compiler/application/application.ts';
-import { languageOf, needsOf, type LanguageNeed, type RequiredLanguages } from '../../compiler/application/language-needs.ts';
+import { languageOf, needsOf, type LanguageNeed, type RequiredLanguages } from '../../compiler/build/language-needs.ts';
 import type { MachineType } from '../api/nodes.ts';
 
 export type HostLanguages = Pick<MachineType, 'runtimes' | 'images' | 'nodeVersion' | 'pythonVersion'>;

@@ -1,6 +1,6 @@
 /** Prints the result of a deployment: the endpoints by kind and the command to try next. */
 import type { EndpointRow } from '../api/endpoint-row.ts';
-import { quote } from '../local.ts';
+import { quote } from '../../client/local.ts';
 import type { Terminal } from '../../terminal/terminal.ts';
 import type { Parameter } from '../../compiler/signatures/parameters.ts';
 import type { Application, ApplicationEndpoint } from '../../compiler/application/application.ts';

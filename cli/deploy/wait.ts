@@ -2,7 +2,7 @@
 import { CapstanError } from '../../lib/errors.ts';
 import { searchLogs } from '../api/logs.ts';
 import { startWorker } from '../api/worker-start.ts';
-import type { GatewayClient } from '../api/gateway-client.ts';
+import type { GatewayClient } from '../../client/gateway-client.ts';
 import type { Terminal } from '../../terminal/terminal.ts';
 import { retrying } from './deploy.ts';
 import { waitUntilReady, type Readiness, type Waited } from './readiness.ts';

@@ -1,11 +1,11 @@
 /** Checks a gateway, and what it says of the nodes behind it. */
 import { CapstanError } from '../../lib/errors.ts';
 import { messageOf } from '../../lib/to-error.ts';
-import { certificateProblem } from '../api/certificate-trust.ts';
-import { connectGateway } from '../api/gateway-client.ts';
+import { certificateProblem } from '../../client/certificate-trust.ts';
+import { connectGateway } from '../../client/gateway-client.ts';
 import { listNodes, type NodeRow } from '../api/nodes.ts';
 import type { Environment, Settings } from '../../terminal/config.ts';
-import { gatewayOf } from '../gateway.ts';
+import { gatewayOf } from '../../client/gateway.ts';
 import { explain } from '../../terminal/tool-error.ts';
 import { fault, ok, warning, type Finding } from './finding.ts';
 import { deviceFindings, gatewayFindings, isolationFindings } from './node.ts';

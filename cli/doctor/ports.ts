@@ -2,7 +2,7 @@
 import { readFileSync, readdirSync, readlinkSync } from 'node:fs';
 import { createServer } from 'node:net';
 
-import { gatewayVersion } from '../api/gateway-version.ts';
+import { gatewayVersion } from '../../client/gateway-version.ts';
 import { DEFAULT_GRPC_PORT, DEFAULT_HTTP_PORT, type Settings } from '../../terminal/config.ts';
 import { fault, ok, type Finding } from './finding.ts';
 

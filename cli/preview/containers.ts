@@ -2,7 +2,7 @@
 import { setTimeout as pause } from 'node:timers/promises';
 
 import type { EndpointRow } from '../api/endpoint-row.ts';
-import type { GatewayClient } from '../api/gateway-client.ts';
+import type { GatewayClient } from '../../client/gateway-client.ts';
 import { listWorkers } from '../api/workers.ts';
 import type { Terminal } from '../../terminal/terminal.ts';
 

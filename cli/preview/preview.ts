@@ -11,12 +11,12 @@ import { promisify } from 'node:util';
 import type Docker from 'dockerode';
 
 import { messageOf } from '../../lib/to-error.ts';
-import { connectGateway } from '../api/gateway-client.ts';
+import { connectGateway } from '../../client/gateway-client.ts';
 import type { Built } from '../../compiler/build/build.ts';
 import type { Environment, Settings } from '../../terminal/config.ts';
 import { deployApplication } from '../deploy/deploy.ts';
 import { nextCommands, printEndpoints } from '../deploy/report.ts';
-import { apiKey, apiKeyForShell, ownSettings } from '../local.ts';
+import { apiKey, apiKeyForShell, ownSettings } from '../../client/local.ts';
 import { runStack } from '../../supervisor/stack.ts';
 import type { Terminal } from '../../terminal/terminal.ts';
 import { containersRunning } from './containers.ts';

@@ -7,7 +7,7 @@ import { CapstanError as SdkError, TimeoutError } from '../../sdk/typescript/err
 import type { EndpointRow } from '../api/endpoint-row.ts';
 import type { Settings } from '../../terminal/config.ts';
 import { curlFor } from '../deploy/report.ts';
-import { apiKey, ownSettings } from '../local.ts';
+import { apiKey, ownSettings } from '../../client/local.ts';
 import type { Terminal } from '../../terminal/terminal.ts';
 import { ToolError } from '../../terminal/tool-error.ts';
 

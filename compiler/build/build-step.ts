@@ -12,7 +12,7 @@ import { listFiles } from '../artifact/files.ts';
 import type { Activity } from '../../terminal/activity.ts';
 import { ToolError } from '../../terminal/tool-error.ts';
 import { installForBuild } from './node-packages.ts';
-import { runInstaller } from './run-installer.ts';
+import { runInstaller } from '../programs/run-installer.ts';
 import { nodeSdk } from './sdk-files.ts';
 
 /** Lines of a failed command that its error repeats. */

@@ -17,7 +17,7 @@ import { installPython } from './python-packages.ts';
 import { readPythonProject } from './python-project.ts';
 import { mustAllow, namedPython } from './python-version.ts';
 import { REQUIREMENTS } from './requirements-file.ts';
-import { runInstaller } from './run-installer.ts';
+import { runInstaller } from '../programs/run-installer.ts';
 
 /** @throws CapstanError as a build of declared endpoints does when packages cannot be installed. */
 export async function commandLayers(

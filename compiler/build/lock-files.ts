@@ -7,7 +7,7 @@ import { z } from 'zod';
 import { ToolError } from '../../terminal/tool-error.ts';
 import { readText } from '../../terminal/text-file.ts';
 import { normalised } from './python-names.ts';
-import { readToml } from './toml.ts';
+import { readToml } from '../programs/toml.ts';
 
 /** The first that exists counts. */
 const FILES = ['uv.lock', 'poetry.lock', 'pylock.toml'] as const;

@@ -14,7 +14,7 @@ import { layerOf, type KeptLayer } from './layers.ts';
 import { hasLinks, lockWithout, manifestWithout, readNodeManifest, readNpmLock, type NodeManifest } from './node-manifest.ts';
 import { withMembers } from './npm-workspace.ts';
 import { findForeignLock, installByManager, type ForeignLock } from './package-managers.ts';
-import { digestOf, faultOf, runInstaller } from './run-installer.ts';
+import { digestOf, faultOf, runInstaller } from '../programs/run-installer.ts';
 
 const SDK = '@capstan/sdk';
 const notesSchema = z.null();

@@ -8,7 +8,7 @@ import { join } from 'node:path';
 
 import { CapstanError } from '../../lib/errors.ts';
 import { ToolError } from '../../terminal/tool-error.ts';
-import { faultOf, runInstaller } from './run-installer.ts';
+import { faultOf, runInstaller } from '../programs/run-installer.ts';
 
 export type ManagerName = 'pnpm' | 'yarn' | 'bun';
 

@@ -7,7 +7,7 @@ import { z } from 'zod';
 import { ToolError } from '../../terminal/tool-error.ts';
 import type { InstallSpec, PythonInstaller, PythonWanted, Resolution } from './python-installer.ts';
 import { normalised, reachable, requirementName } from './python-names.ts';
-import { faultOf, runInstaller, type Ended } from './run-installer.ts';
+import { faultOf, runInstaller, type Ended } from '../programs/run-installer.ts';
 
 /** From the newest C library that hosts can be expected to have (Debian 11, Ubuntu 20.04) to the oldest. */
 const PLATFORMS = [

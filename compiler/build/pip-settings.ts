@@ -1,5 +1,5 @@
 /** The user's settings of pip (its configuration files and PIP_ variables), as far as uv can take them over. */
-import { runInstaller } from './run-installer.ts';
+import { runInstaller } from '../programs/run-installer.ts';
 
 export interface PipSettings {
   readonly index: string | undefined;

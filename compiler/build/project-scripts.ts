@@ -7,7 +7,7 @@ import { z } from 'zod';
 import { readText } from '../../terminal/text-file.ts';
 import { PYTHON_PACKAGES, type GeneratedFile } from '../artifact/generated.ts';
 import { RELOCATABLE, SCRIPTS } from './python-scripts.ts';
-import { readToml } from './toml.ts';
+import { readToml } from '../programs/toml.ts';
 import { PYPROJECT } from './uv-sources.ts';
 
 const scripts = z.record(z.string(), z.unknown()).default({});

@@ -8,7 +8,7 @@ import { readText } from '../../terminal/text-file.ts';
 import { hostMarkers, type MarkerEnvironment } from './markers.ts';
 import { poetryRequirements, poetrySchema } from './poetry.ts';
 import { normalised, requirementName } from './python-names.ts';
-import { readToml } from './toml.ts';
+import { readToml } from '../programs/toml.ts';
 import { fileUrl, inheritedPlaces, memberPlaces, placesOf, PYPROJECT, uvSources, type Place } from './uv-sources.ts';
 
 const schema = z.looseObject({

@@ -17,7 +17,7 @@ import { importedBasePackages, readPythonProject, requirementsFor } from './pyth
 import { SCRIPTS } from './python-scripts.ts';
 import { normalised, requirementName } from './python-names.ts';
 import { mustAllow, mustSatisfy } from './python-version.ts';
-import { runInstaller } from './run-installer.ts';
+import { runInstaller } from '../programs/run-installer.ts';
 
 /** Each may take gigabytes. */
 const LIMITS = { folders: 8, bytes: 20_000_000_000 };

@@ -22,7 +22,7 @@ import type { InstallSpec, PythonInstaller, PythonWanted, Resolution, ResolvedPa
 import { reachable } from './python-names.ts';
 import { pinsOf, type Pins, type PythonProject } from './python-project.ts';
 import { relocateScripts, removeTraces } from './python-scripts.ts';
-import { digestOf, runInstaller } from './run-installer.ts';
+import { digestOf, runInstaller } from '../programs/run-installer.ts';
 import { boundUvCache } from './uv-cache.ts';
 import { uvInstaller } from './uv-installer.ts';
 import { findUv } from './uv-program.ts';

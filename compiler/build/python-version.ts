@@ -4,7 +4,7 @@ import { z } from 'zod';
 import { ToolError } from '../../terminal/tool-error.ts';
 import { readText } from '../../terminal/text-file.ts';
 import { hostMarkers, markerHolds } from './markers.ts';
-import { readToml } from './toml.ts';
+import { readToml } from '../programs/toml.ts';
 import { PYPROJECT } from './uv-sources.ts';
 
 const FILE = '.python-version';

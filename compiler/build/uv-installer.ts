@@ -8,8 +8,8 @@ import { ToolError } from '../../terminal/tool-error.ts';
 import type { InstallSpec, PythonInstaller, PythonWanted, Resolution, ResolvedPackage } from './python-installer.ts';
 import { normalised } from './python-names.ts';
 import type { PipSettings } from './pip-settings.ts';
-import { runInstaller, type Ended } from './run-installer.ts';
-import { readToml } from './toml.ts';
+import { runInstaller, type Ended } from '../programs/run-installer.ts';
+import { readToml } from '../programs/toml.ts';
 
 /** The newest C library that hosts can be expected to have (Debian 11, Ubuntu 20.04). */
 const PLATFORM = 'x86_64-manylinux_2_28';

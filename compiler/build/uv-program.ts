@@ -9,7 +9,7 @@ import { z } from 'zod';
 
 import { CapstanError } from '../../lib/errors.ts';
 import { cachedFolder } from './cached-folders.ts';
-import { faultOf, runInstaller } from './run-installer.ts';
+import { faultOf, runInstaller } from '../programs/run-installer.ts';
 
 /** Versions that have all options used here; the newest of them is obtained. */
 const WANTED = 'uv>=0.8,<1';

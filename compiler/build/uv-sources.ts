@@ -11,7 +11,7 @@ import { ToolError } from '../../terminal/tool-error.ts';
 import { readText } from '../../terminal/text-file.ts';
 import { markerHolds, type MarkerEnvironment } from './markers.ts';
 import { normalised } from './python-names.ts';
-import { readToml } from './toml.ts';
+import { readToml } from '../programs/toml.ts';
 
 export const PYPROJECT = 'pyproject.toml';
 

@@ -6,6 +6,7 @@ import type { Expression, Program, Span } from 'oxc-parser';
 
 import * as formerNames from '../../sdk/typescript/former-names.ts';
 import { GpuGroup } from '../../sdk/typescript/gpus.ts';
+import { keyOf } from '../signatures/property-key.ts';
 import { secretReference, type VariableReference } from './settings.ts';
 
 /** An expression whose value is known only at run time. */
@@ -106,14 +107,6 @@ export function literalOf(node: Expression, scope: Scope, depth = 0): unknown {
     default:
       throw new NotLiteral(node);
   }
-}
-
-/** The name of a property that is not computed; otherwise null. */
-export function keyOf(property: { readonly key: { readonly type: string }; readonly computed: boolean }): string | null {
-  if (property.computed) return null;
-  const key = property.key as { readonly type: string; readonly name?: string; readonly value?: unknown };
-  if (key.type === 'Identifier') return key.name ?? null;
-  return key.type === 'Literal' ? String(key.value) : null;
 }
 
 /** `GpuGroup.ADA_24`, or the same after the SDK's own name. */

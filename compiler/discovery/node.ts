@@ -11,7 +11,8 @@ import { pathViolation } from '../../sdk/typescript/routes.ts';
 import { HELD, nodeAppOf } from './app.ts';
 import { zodSchema } from '../signatures/zod-schemas.ts';
 import type { DeclaredEndpoint, DeclaredFunction, DeclaredMethod } from './declared.ts';
-import { constantsOf, ENUMERATIONS, keyOf, literalOf, NotLiteral, type Scope } from './literals.ts';
+import { constantsOf, ENUMERATIONS, literalOf, NotLiteral, type Scope } from './literals.ts';
+import { keyOf } from '../signatures/property-key.ts';
 import { broken, nestedWarning, notLiteral, settingsOf, type Argument, type LookUp, type Place } from './settings.ts';
 
 const SDK = '@capstan/sdk';

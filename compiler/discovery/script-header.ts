@@ -8,7 +8,7 @@ import { join } from 'node:path';
 
 import { z } from 'zod';
 
-import { readToml } from '../build/toml.ts';
+import { readToml } from '../programs/toml.ts';
 import { ToolError } from '../../terminal/tool-error.ts';
 import { decodeSource } from '../../terminal/text-file.ts';
 import type { DeclaredEndpoint } from './declared.ts';

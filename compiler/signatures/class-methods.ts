@@ -5,7 +5,7 @@
 import type { Class } from 'oxc-parser';
 
 import type { ClassSpec } from '../../proto/gen/capstan/v1/nodes.ts';
-import { keyOf } from '../discovery/literals.ts';
+import { keyOf } from './property-key.ts';
 import { resolveName, type ParsedModule } from './exports.ts';
 import { readParameters, withoutSamples, type Reading } from './parameters.ts';
 

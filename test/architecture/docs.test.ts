@@ -4,13 +4,13 @@ import { dirname, join, relative } from 'node:path';
 
 import test from 'ava';
 
-import { isGroup, optionsOf } from '../../cli/command.ts';
+import { isGroup, optionsOf } from '../../cli/command/command.ts';
 import { findCommand, leafCommands } from '../../cli/commands.ts';
 import { currentSpelling } from '../../cli/old-spellings.ts';
 
 const root = join(import.meta.dirname, '../..');
 const FOLDERS =
-  'agent,bench,cli,compiler,deploy,devserver,docs,examples,gateway,proto,release,scheduler,sdk,supervisor,terminal,test,tools,.ci,.github';
+  'agent,bench,cli,client,compiler,deploy,devserver,docs,examples,gateway,proto,release,scheduler,sdk,supervisor,terminal,test,tools,.ci,.github';
 const isOurs = (file: string): boolean => !/(^|\/)(node_modules|dist|\.tool)\//.test(file) && statSync(join(root, file)).isFile();
 const sources = globSync([`{${FOLDERS}}/**/*`, '.ci/*', '.github/**/*'], { cwd: root }).filter(isOurs);
 const pages = [...globSync('*.md', { cwd: root }), ...sources.filter((file) => file.endsWith('.md'))];
@@ -80,7 +80,7 @@ test('every file of the sources that a page names is there', (t) => {
   let seen = 0;
   for (const page of pages) {
     for (const [, path = ''] of text(page).matchAll(
-      /`((?:agent|bench|cli|compiler|deploy|devserver|examples|gateway|proto|release|scheduler|sdk|supervisor|terminal|test|tools)\/[\w./-]+)`/g,
+      /`((?:agent|bench|cli|client|compiler|deploy|devserver|examples|gateway|proto|release|scheduler|sdk|supervisor|terminal|test|tools)\/[\w./-]+)`/g,
     )) {
       if (ofDataFolder.has(path)) continue;
       seen += 1;
@@ -94,7 +94,7 @@ test('every file of the sources that a page names is there', (t) => {
 test('the page of folders names every folder of the parts', (t) => {
   const page = text('docs/folders.md');
   const inside = sources
-    .filter((file) => /^(agent|cli|compiler|devserver|gateway|scheduler|supervisor|deploy|test)\//.test(file))
+    .filter((file) => /^(agent|cli|client|compiler|devserver|gateway|scheduler|supervisor|deploy|test)\//.test(file))
     .map((file) => file.split('/'));
   const found = new Set(inside.filter((parts) => parts.length > 2).map(([part = '', folder = '']) => `${part}/${folder}/`));
   for (const [part, folder, runtime, file] of inside)

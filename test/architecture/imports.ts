@@ -36,6 +36,7 @@ export const parts = [
   'compiler',
   'devserver',
   'supervisor',
+  'client',
   'cli',
   'sdk',
   'tools',

@@ -58,7 +58,7 @@ const snippets: Snippet[] = [
     `import { promises } from 'node:fs';\nexport const bad = promises.rename;\n`,
     `import { rename } from 'fs';\nexport const bad = rename;\n`,
   ].flatMap((source) =>
-    ['scheduler', 'agent', 'gateway', 'compiler', 'devserver', 'supervisor', 'terminal', 'cli', 'lib'].map((part) => ({
+    ['scheduler', 'agent', 'gateway', 'compiler', 'devserver', 'supervisor', 'terminal', 'client', 'cli', 'lib'].map((part) => ({
       file: `${part}/a.ts`,
       source,
       rule: 'eslint(no-restricted-imports)',

@@ -11,7 +11,8 @@ const mayImport: Readonly<Record<Part, readonly Part[]>> = {
   compiler: ['proto', 'lib', 'sdk', 'terminal'],
   devserver: ['proto', 'lib', 'sdk', 'terminal', 'compiler'],
   supervisor: ['lib', 'terminal'],
-  cli: ['proto', 'lib', 'sdk', 'terminal', 'compiler', 'devserver', 'supervisor'],
+  client: ['proto', 'lib', 'terminal', 'supervisor'],
+  cli: ['proto', 'lib', 'sdk', 'terminal', 'compiler', 'devserver', 'supervisor', 'client'],
   sdk: [],
   // It reads the parts' schemas for the docs; nothing imports it.
   tools: ['lib', 'scheduler', 'agent', 'gateway', 'terminal'],

@@ -3,7 +3,7 @@ import { join } from 'node:path';
 
 import test from 'ava';
 
-import { optionsOf, type Command } from '../../cli/command.ts';
+import { optionsOf, type Command } from '../../cli/command/command.ts';
 import { allCommands, findCommand, leafCommands } from '../../cli/commands.ts';
 import { currentSpelling } from '../../cli/old-spellings.ts';
 import { buildProgram } from '../../cli/program.ts';

@@ -8,7 +8,7 @@ import { text } from 'node:stream/consumers';
 import test, { type ExecutionContext } from 'ava';
 
 import { allCommands } from '../../cli/commands.ts';
-import { completionScript } from '../../cli/completion.ts';
+import { completionScript } from '../../cli/command/completion.ts';
 import { folderOf } from '../support/folder.ts';
 
 type Shell = 'bash' | 'zsh' | 'fish';

@@ -5,8 +5,8 @@ import { join } from 'node:path';
 
 import test, { type ExecutionContext } from 'ava';
 
-import { LIST_ENDPOINTS } from '../../cli/api/graphql/gen/operations.ts';
-import { connectGateway } from '../../cli/api/gateway-client.ts';
+import { LIST_ENDPOINTS } from '../../client/graphql/gen/operations.ts';
+import { connectGateway } from '../../client/gateway-client.ts';
 import { build } from '../../compiler/build/build.ts';
 import { deployApplication } from '../../cli/deploy/deploy.ts';
 import { createTerminal } from '../../terminal/terminal.ts';

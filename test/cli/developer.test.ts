@@ -6,7 +6,7 @@ import test from 'ava';
 import type { LogPage, LogRow } from '../../cli/api/logs.ts';
 import { newLines } from '../../cli/api/new-lines.ts';
 import { allCommands, findCommand, leafCommands } from '../../cli/commands.ts';
-import { completionScript } from '../../cli/completion.ts';
+import { completionScript } from '../../cli/command/completion.ts';
 
 const commands = await allCommands();
 

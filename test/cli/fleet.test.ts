@@ -8,7 +8,7 @@ import type { Application } from '../../compiler/application/application.ts';
 import { fittingBuild, lackingPackages, type FleetCheck, type HostOffer } from '../../cli/deploy/fleet.ts';
 import { checkHardware, lackingHardware, type HostHardware } from '../../cli/deploy/fleet-hardware.ts';
 import { lackingLanguages, type HostLanguages } from '../../cli/deploy/fleet-languages.ts';
-import { allowsNode, requiredLanguages, type RequiredLanguages } from '../../compiler/application/language-needs.ts';
+import { allowsNode, requiredLanguages, type RequiredLanguages } from '../../compiler/build/language-needs.ts';
 import { createTerminal } from '../../terminal/terminal.ts';
 import { stepText, createActivity } from '../../terminal/activity.ts';
 import { folderOf } from '../support/folder.ts';

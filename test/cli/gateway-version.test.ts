@@ -5,10 +5,10 @@ import type { AddressInfo } from 'node:net';
 
 import test, { type ExecutionContext } from 'ava';
 
-import { LIST_NODES } from '../../cli/api/graphql/gen/operations.ts';
-import { connectGateway } from '../../cli/api/gateway-client.ts';
+import { LIST_NODES } from '../../client/graphql/gen/operations.ts';
+import { connectGateway } from '../../client/gateway-client.ts';
 import { ToolError } from '../../terminal/tool-error.ts';
-import { toolVersion } from '../../cli/version.ts';
+import { toolVersion } from '../../terminal/version.ts';
 
 /** Starts a gateway of `version` that refuses every query with `message`. */
 async function gateway(t: ExecutionContext, version: string | undefined, message: string): Promise<string> {

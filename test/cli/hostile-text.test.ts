@@ -14,7 +14,7 @@ import { Server, ServerCredentials, status as grpcStatus, type handleUnaryCall }
 import test from 'ava';
 import { getNamedType, graphql, GraphQLList, GraphQLNonNull, isEnumType, isScalarType, type GraphQLOutputType } from 'graphql';
 
-import { optionsOf } from '../../cli/command.ts';
+import { optionsOf } from '../../cli/command/command.ts';
 import { leafCommands } from '../../cli/commands.ts';
 import { createTerminal } from '../../terminal/terminal.ts';
 import { explain } from '../../terminal/tool-error.ts';
@@ -72,7 +72,7 @@ test('every kind of line of a terminal is visible and none can be forged', (t) =
 test('the tool prints through its terminal alone', (t) => {
   // main.ts hands the streams to the terminal; capstan.mjs runs before there is one, and prints nothing of others.
   const exempt = new Set(['cli/main.ts', 'cli/capstan.mjs']);
-  const files = sourceFiles().filter((file) => /^(?:cli|compiler|devserver|supervisor|terminal)\//.test(file) && !exempt.has(file));
+  const files = sourceFiles().filter((file) => /^(?:cli|client|compiler|devserver|supervisor|terminal)\//.test(file) && !exempt.has(file));
   t.deepEqual(
     files.filter((file) => /\bprocess\.(stdout|stderr)\b|\bconsole\.(?!ts')|\bwriteSync\([12],/.test(readFileSync(file, 'utf8'))),
     [],

@@ -7,12 +7,12 @@ import { join } from 'node:path';
 
 import test from 'ava';
 
-import { PING } from '../../cli/api/graphql/gen/operations.ts';
-import { connectGateway } from '../../cli/api/gateway-client.ts';
-import { QueueApi } from '../../cli/api/queue-api.ts';
+import { PING } from '../../client/graphql/gen/operations.ts';
+import { connectGateway } from '../../client/gateway-client.ts';
+import { QueueApi } from '../../client/queue-api.ts';
 import { readSettings } from '../../terminal/config.ts';
 import { examine } from '../../cli/doctor/checks.ts';
-import { httpBase } from '../../cli/local.ts';
+import { httpBase } from '../../client/local.ts';
 import { writeRunFile } from '../../supervisor/run-file.ts';
 import { ownBase } from '../../supervisor/own-base.ts';
 import { ToolError } from '../../terminal/tool-error.ts';

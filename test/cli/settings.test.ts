@@ -6,13 +6,13 @@ import { join } from 'node:path';
 import test from 'ava';
 
 import { installRoot, keySource, readSettings } from '../../terminal/config.ts';
-import { gatewayOf } from '../../cli/gateway.ts';
-import { checkKeyTarget, checkTokenTarget } from '../../cli/key-target.ts';
-import { apiKey, apiKeyForShell, httpBase, quote, schedulerAddress } from '../../cli/local.ts';
-import { writeLogin } from '../../cli/login-file.ts';
+import { gatewayOf } from '../../client/gateway.ts';
+import { checkKeyTarget, checkTokenTarget } from '../../client/key-target.ts';
+import { apiKey, apiKeyForShell, httpBase, quote, schedulerAddress } from '../../client/local.ts';
+import { writeLogin } from '../../client/login-file.ts';
 import { writeRunFile } from '../../supervisor/run-file.ts';
 import { CapstanError } from '../../lib/errors.ts';
-import { buildOptions } from '../../cli/build-options.ts';
+import { buildOptions } from '../../cli/command/build-options.ts';
 import { folderOf } from '../support/folder.ts';
 
 test('flags win over the shell, the shell over .env, that over the defaults', async (t) => {

@@ -13,6 +13,7 @@ const root = join(import.meta.dirname, '../..');
 const SOURCES = [
   'agent',
   'cli',
+  'client',
   'compiler',
   'devserver',
   'examples',

@@ -1,7 +1,7 @@
 /** What `capstan version --check` advises. */
 import test from 'ava';
 
-import { compareVersions, newestVersion, upgradeSteps, type PartKind, type PartVersion } from '../../cli/doctor/versions.ts';
+import { compareVersions, newestVersion, upgradeSteps, type PartKind, type PartVersion } from '../../client/versions.ts';
 
 const part = (kind: PartKind, name: string, version: string | null, state = ''): PartVersion => ({ part: kind, name, version, state });
 

@@ -8,7 +8,7 @@ import test, { type ExecutionContext } from 'ava';
 import Database from 'better-sqlite3';
 
 import { readChanges } from '../../cli/api/endpoint-changes.ts';
-import { GET_ENDPOINT, type GetEndpointResult } from '../../cli/api/graphql/gen/operations.ts';
+import { GET_ENDPOINT, type GetEndpointResult } from '../../client/graphql/gen/operations.ts';
 import { otherSettings, shownSettings } from '../../cli/api/shown-settings.ts';
 import { readManifest } from '../../compiler/artifact/manifest.ts';
 import { readConfig } from '../../gateway/config.ts';

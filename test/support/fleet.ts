@@ -5,7 +5,7 @@ import { closeSync, openSync } from 'node:fs';
 import { cp, mkdir, readFile, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 
-import type { Command } from '../../cli/command.ts';
+import type { Command } from '../../cli/command/command.ts';
 import { nodeList } from '../../cli/commands/node-list.ts';
 import { workerList } from '../../cli/commands/workers.ts';
 import { createTerminal } from '../../terminal/terminal.ts';

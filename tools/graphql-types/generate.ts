@@ -13,7 +13,7 @@ import { schemaTypes } from './schema-types.ts';
 
 const root = resolve(import.meta.dirname, '../..');
 /** Folders with the operations of a client, in files *.graphql. */
-const CLIENTS: readonly string[] = ['cli/api/graphql', 'console/src/api/graphql'];
+const CLIENTS: readonly string[] = ['client/graphql', 'console/src/api/graphql'];
 
 const files = new Map([['gateway/graphql/gen/schema.ts', schemaTypes(schema)]]);
 for (const folder of CLIENTS) {

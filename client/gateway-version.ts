@@ -1,8 +1,8 @@
 /** Explains that a gateway of another version does not know a field that the tool uses. */
-import type { CapstanError } from '../../lib/errors.ts';
-import { compareVersions } from '../doctor/versions.ts';
-import { ToolError } from '../../terminal/tool-error.ts';
-import { toolVersion } from '../version.ts';
+import type { CapstanError } from '../lib/errors.ts';
+import { compareVersions } from './versions.ts';
+import { ToolError } from '../terminal/tool-error.ts';
+import { toolVersion } from '../terminal/version.ts';
 import { callHttp } from './http-call.ts';
 
 const ANSWER_MS = 10_000;

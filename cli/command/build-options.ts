@@ -2,11 +2,11 @@
 import { homedir } from 'node:os';
 import { join, resolve } from 'node:path';
 
-import { CapstanError } from '../lib/errors.ts';
-import type { BuildOptions } from '../compiler/build/build.ts';
-import { readEnvFile } from '../compiler/application/env-file.ts';
-import { flagOption, textOption, type OptionSpec, type OptionValues } from '../terminal/options.ts';
-import { readDotEnv, type Environment } from '../terminal/config.ts';
+import { CapstanError } from '../../lib/errors.ts';
+import type { BuildOptions } from '../../compiler/build/build.ts';
+import { readEnvFile } from '../../compiler/application/env-file.ts';
+import { flagOption, textOption, type OptionSpec, type OptionValues } from '../../terminal/options.ts';
+import { readDotEnv, type Environment } from '../../terminal/config.ts';
 
 export const buildOptionSpecs: readonly OptionSpec[] = [
   { flags: '--exclude <packages>', description: 'packages to leave out of the artifact, comma-separated' },

@@ -1,6 +1,6 @@
 /** The tool's client of the queue API: one attempt per call, refusals as CapstanError. */
-import { CapstanError, codeOfStatus } from '../../lib/errors.ts';
-import { parseExact } from '../../lib/exact-json.ts';
+import { CapstanError, codeOfStatus } from '../lib/errors.ts';
+import { parseExact } from '../lib/exact-json.ts';
 import { certificateProblem } from './certificate-trust.ts';
 
 /** A job as GET /requests and /status show it. */

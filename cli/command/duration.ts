@@ -1,5 +1,5 @@
 /** Parses durations: 90s, 30m, 12h, 7d. */
-import { CapstanError } from '../lib/errors.ts';
+import { CapstanError } from '../../lib/errors.ts';
 
 const UNITS = { s: 1, m: 60, h: 3_600, d: 86_400 } as const;
 

@@ -1,5 +1,5 @@
 /** Selects the gateway that a command calls, and the key. */
-import type { GatewayClient } from './api/gateway-client.ts';
+import type { GatewayClient } from './gateway-client.ts';
 import type { Environment, Settings } from '../terminal/config.ts';
 import { checkKeyTarget } from './key-target.ts';
 import { apiKey, httpBase } from './local.ts';
@@ -44,7 +44,7 @@ function local(settings: Settings): Login {
 
 /** Creates a client of that gateway. */
 export async function connect(settings: Settings, environment: Environment): Promise<GatewayClient> {
-  const { connectGateway } = await import('./api/gateway-client.ts');
+  const { connectGateway } = await import('./gateway-client.ts');
   const { url, key } = gatewayOf(settings, environment);
   return connectGateway(url, key);
 }

@@ -4,9 +4,9 @@
  */
 import { text as textOf } from 'node:stream/consumers';
 
-import { CapstanError, codeOfStatus, isErrorCode, type ErrorCode } from '../../lib/errors.ts';
-import { isErrno } from '../../lib/to-error.ts';
-import { ToolError } from '../../terminal/tool-error.ts';
+import { CapstanError, codeOfStatus, isErrorCode, type ErrorCode } from '../lib/errors.ts';
+import { isErrno } from '../lib/to-error.ts';
+import { ToolError } from '../terminal/tool-error.ts';
 import { certificateProblem } from './certificate-trust.ts';
 import { explainUnknownName } from './gateway-version.ts';
 import type { Operation } from './graphql/gen/operations.ts';

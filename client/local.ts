@@ -1,5 +1,5 @@
 /** Resolves the addresses and the API key of a stack: from the settings, else from the stack on the data folder. */
-import type { SchedulerClient } from './api/scheduler-client.ts';
+import type { SchedulerClient } from './scheduler-client.ts';
 import { DEFAULT_GRPC_PORT, DEFAULT_HTTP_PORT, type KeySource, type Settings } from '../terminal/config.ts';
 import { checkKeyTarget } from './key-target.ts';
 import { readRunFile } from '../supervisor/run-file.ts';
@@ -76,7 +76,7 @@ export async function withScheduler<T>(settings: Settings, work: (client: Schedu
       { field: 'SERVICE_API_KEY' },
     );
   checkKeyTarget(settings, settings.scheduler === undefined ? 'dataDir' : 'scheduler');
-  const { connectScheduler } = await import('./api/scheduler-client.ts');
+  const { connectScheduler } = await import('./scheduler-client.ts');
   const client = connectScheduler(schedulerAddress(settings), apiKey(settings), settings);
   try {
     return await work(client);

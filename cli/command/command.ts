@@ -1,8 +1,8 @@
 /** The tree of commands as data. Help, completion and the checks of the docs read the same tree that runs. */
-import { stringifyExact } from '../lib/exact-json.ts';
-import { settingOptions, type Environment, type SettingName } from '../terminal/config.ts';
-import { flagOption, type OptionSpec, type OptionValues } from '../terminal/options.ts';
-import type { Terminal } from '../terminal/terminal.ts';
+import { stringifyExact } from '../../lib/exact-json.ts';
+import { settingOptions, type Environment, type SettingName } from '../../terminal/config.ts';
+import { flagOption, type OptionSpec, type OptionValues } from '../../terminal/options.ts';
+import type { Terminal } from '../../terminal/terminal.ts';
 
 export interface ArgumentSpec {
   /** Without brackets: `folder`; `settings...` takes the rest. */

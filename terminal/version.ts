@@ -4,7 +4,7 @@ import { join } from 'node:path';
 
 import { z } from 'zod';
 
-import { installRoot } from '../terminal/config.ts';
+import { installRoot } from './config.ts';
 
 export function toolVersion(): string {
   return z.object({ version: z.string() }).parse(JSON.parse(readFileSync(join(installRoot, 'package.json'), 'utf8'))).version;

@@ -5,9 +5,9 @@ import { join, posix } from 'node:path';
 import { satisfies, validRange } from 'semver';
 
 import type { Language } from '../../lib/base-images.ts';
-import { allowsPython, requiredPython } from '../build/python-version.ts';
-import { PYPROJECT } from '../build/uv-sources.ts';
-import type { ApplicationEndpoint } from './application.ts';
+import { allowsPython, requiredPython } from './python-version.ts';
+import { PYPROJECT } from './uv-sources.ts';
+import type { ApplicationEndpoint } from '../application/application.ts';
 
 /** Of a host; empty where it has none, or does not report it. */
 export interface LanguageVersions {

@@ -1,5 +1,5 @@
 /** Explains a gateway certificate that this host does not trust. */
-import { ToolError } from '../../terminal/tool-error.ts';
+import { ToolError } from '../terminal/tool-error.ts';
 
 const UNTRUSTED = new Set([
   'UNABLE_TO_VERIFY_LEAF_SIGNATURE',

@@ -1,17 +1,17 @@
 /** The tool's client of the scheduler's gRPC, for commands on the scheduler's own host: backup, master key, doctor. */
 import { Metadata, type ServiceError } from '@grpc/grpc-js';
 
-import { messageLimits } from '../../lib/batches.ts';
-import { nameCell } from '../../lib/cells.ts';
-import { clientCredentials, type TlsConfig } from '../../lib/grpc-tls.ts';
-import type { CapstanError } from '../../lib/errors.ts';
-import { fixedCandidate } from '../../lib/owner/addresses.ts';
-import { OwnerChannel } from '../../lib/owner/owner-channel.ts';
-import { OwnerFinder } from '../../lib/owner/owner-finder.ts';
-import { ControlServiceClient } from '../../proto/gen/capstan/v1/control.ts';
-import type { ListNodesRequest, MasterKeyInfo, NodeInfo, PrepareMasterKeyResponse } from '../../proto/gen/capstan/v1/control.ts';
-import { fromServiceError } from '../../lib/grpc-errors.ts';
-import { ToolError } from '../../terminal/tool-error.ts';
+import { messageLimits } from '../lib/batches.ts';
+import { nameCell } from '../lib/cells.ts';
+import { clientCredentials, type TlsConfig } from '../lib/grpc-tls.ts';
+import type { CapstanError } from '../lib/errors.ts';
+import { fixedCandidate } from '../lib/owner/addresses.ts';
+import { OwnerChannel } from '../lib/owner/owner-channel.ts';
+import { OwnerFinder } from '../lib/owner/owner-finder.ts';
+import { ControlServiceClient } from '../proto/gen/capstan/v1/control.ts';
+import type { ListNodesRequest, MasterKeyInfo, NodeInfo, PrepareMasterKeyResponse } from '../proto/gen/capstan/v1/control.ts';
+import { fromServiceError } from '../lib/grpc-errors.ts';
+import { ToolError } from '../terminal/tool-error.ts';
 
 /** google.rpc.Code for a method that the server does not have. */
 const UNIMPLEMENTED = 12;
