@@ -403,6 +403,12 @@ serial(`what a host that is gone last reported is grey on every page, with when 
       .getByText(/^last seen \d+ s ago$/)
       .first()
       .waitFor();
+    const ages = nodes.getByText(/^last seen \d+ s ago$/).first();
+    const age = await ages.innerText();
+    await becomes(t, async () => (await ages.innerText()) === age, false);
+    await page.getByRole('listitem').filter({ hasText: 'is gone' }).locator('strong a').click();
+    await page.getByText('Last seen', { exact: true }).waitFor();
+    await page.goto(`${stack.url}/console/`);
     for (const path of ['/console/', '/console/nodes', link]) {
       if (path !== '/console/') await page.goto(`${stack.url}${path}`);
       const gpus = page.getByRole('region', { name: /^GPUs/ }).getByRole('row');

@@ -92,7 +92,8 @@ function IncidentItem({ of }: { of: Incident }): JSX.Element {
 
 /** The message with its subject as a link, and since when. */
 function Message({ of: { subject, message, since, endpoint, node } }: { of: Effect }): JSX.Element {
-  const path = endpoint === null ? (node === null ? undefined : '/nodes') : `/endpoints/${encodeURIComponent(endpoint)}`;
+  const path =
+    endpoint === null ? (node === null ? undefined : `/nodes/${encodeURIComponent(node)}`) : `/endpoints/${encodeURIComponent(endpoint)}`;
   const rest = message.startsWith(subject) ? message.slice(subject.length) : ` ${message}`;
   return (
     <>
@@ -128,16 +129,18 @@ const TABS: Readonly<Record<string, string>> = {
 };
 const PAGES: Readonly<Record<string, string>> = {
   'Resend all failed': '/webhooks',
-  Drain: '/nodes',
-  Remove: '/nodes',
   'Create another key': '/keys',
   'Raise the quota of workers': '/account',
   'Raise the quota of builds': '/account',
   'Raise the quota of bodies': '/account',
 };
 
-function ActionLink({ label, of: { endpoint } }: { label: string; of: Effect }): JSX.Element {
+function pageOf(label: string, node: string | null): string | undefined {
+  return node === null ? PAGES[label] : `/nodes/${encodeURIComponent(node)}`;
+}
+
+function ActionLink({ label, of: { endpoint, node } }: { label: string; of: Effect }): JSX.Element {
   const tab = TABS[label];
-  const path = endpoint !== null && tab !== undefined ? `/endpoints/${encodeURIComponent(endpoint)}/${tab}` : PAGES[label];
+  const path = endpoint !== null && tab !== undefined ? `/endpoints/${encodeURIComponent(endpoint)}/${tab}` : pageOf(label, node);
   return path === undefined ? <span>{label}</span> : <Link href={path}>{label}</Link>;
 }

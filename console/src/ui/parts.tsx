@@ -20,11 +20,20 @@ export function Mono({ of }: { of: string }): JSX.Element {
   );
 }
 
-/** How long ago something was, with its time in the tooltip: `5 min ago`. */
+/** Younger ages are shown in seconds. */
+const MINUTE_MS = 60_000;
+
+/** How long ago something was, with its time in the tooltip: `5 min ago`. It grows while the page shows it. */
 export function SinceTime({ at }: { at: string }): JSX.Element {
+  const [, setTick] = useState(0);
+  const elapsedMs = Date.now() - Date.parse(at);
+  useEffect(() => {
+    const timer = setTimeout(() => setTick((tick) => tick + 1), elapsedMs < MINUTE_MS ? 1_000 : MINUTE_MS / 2);
+    return () => clearTimeout(timer);
+  });
   return (
     <time dateTime={at} title={time(at)}>
-      {age(Date.now() - Date.parse(at))} ago
+      {age(elapsedMs)} ago
     </time>
   );
 }
