@@ -78,14 +78,14 @@ export async function readSeries(
   const rows = await store.read({ endpoint, step: base.step, from: first - heldMs(base.step), until });
   const bySlot = Map.groupBy(rows, ({ at }) => Math.floor(at / baseMs) * baseMs);
   const buckets = Array.from({ length: (until - first) / stepMs }, emptyBucket);
-  let standing: Standing | null = null;
+  let lastKnown: LastKnown | null = null;
   for (let slot = first - heldMs(base.step); slot < Math.min(until, writtenUntil); slot += baseMs) {
     const own = bySlot.get(slot);
     const sum = buckets[Math.floor((slot - first) / stepMs)];
-    if (sum !== undefined) addTo(sum, own === undefined ? held(standing, slot, base.step) : evened(merged(own, byRoute)));
+    if (sum !== undefined) addTo(sum, own === undefined ? held(lastKnown, slot, base.step) : evened(merged(own, byRoute)));
     // What a scheduler wrote last of a step in which another one began is what stands.
     const last = own?.at(-1);
-    if (last !== undefined) standing = { at: slot, value: last.value, last: null };
+    if (last !== undefined) lastKnown = { at: slot, value: last.value, last: null };
   }
   return { from: first, step, buckets, open: buckets.length - Math.max(0, Math.floor((writtenUntil - first) / stepMs)) };
 }
@@ -104,19 +104,19 @@ function evened(bucket: Bucket): Bucket {
 }
 
 /** The last row before a step, which is decoded when a step without a row needs it. */
-interface Standing {
+interface LastKnown {
   readonly at: number;
   readonly value: string;
   last: Bucket | null;
 }
 
 /** A step without a row: nothing happened, and the levels are those of the last row. */
-function held(standing: Standing | null, slot: number, step: number): Bucket {
+function held(lastKnown: LastKnown | null, slot: number, step: number): Bucket {
   const bucket = emptyBucket();
-  if (standing === null || slot - standing.at >= heldMs(step)) return evened(bucket);
-  standing.last ??= decode(standing.value, false);
-  Object.assign(bucket.levels, standing.last.levels);
-  bucket.samples = standing.last.samples;
+  if (lastKnown === null || slot - lastKnown.at >= heldMs(step)) return evened(bucket);
+  lastKnown.last ??= decode(lastKnown.value, false);
+  Object.assign(bucket.levels, lastKnown.last.levels);
+  bucket.samples = lastKnown.last.samples;
   evened(bucket).longestQueue = bucket.levels.inQueue;
   return bucket;
 }

@@ -93,6 +93,7 @@ const FORMER_NAMES: Readonly<Record<string, RegExp>> = {
   'requestWorker, cancelWait': /\bunseek\b|\bseek(er|ing)?\b/,
   // The table of SQLite keeps its name on disk.
   cell: /\bshard(Statements)?\b(?! ?[,)=])/,
+  retryUnplaced: /(?<!#)\blookAgain\b/,
   'switchCell, onCellSwitch': /\bonTurn\b|finder\.turn\(/,
   '…Uncached': /\bslowly\(/,
   'StoreRequest, HttpRequest, HealthProbe': /\b(Question[:;<]|(Http|Health|Search)Question\b)/,

@@ -156,7 +156,7 @@ export class Receivers {
       perHost: 1_000,
       limit: 1_000,
     });
-    if (hooks.length > 0 || nextAt !== null) fail(`${hooks.length} webhooks are left in the outbox`);
+    if (hooks.length > 0 || nextAt !== null) fail(`${hooks.length} webhooks are left undelivered`);
   }
 }
 

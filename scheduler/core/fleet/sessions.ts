@@ -54,7 +54,7 @@ export function sessionOpened(ctx: StepContext, event: Extract<CoreEvent, { kind
   retireFromLostDevices(ctx, node);
   retireTooWeak(ctx, node.workers);
   ctx.state.dirtyNodes.add(event.node);
-  lookAgain(ctx.state);
+  retryUnplaced(ctx.state);
   finishRecoveryIfReported(ctx.state);
   ctx.emit({
     kind: 'log',
@@ -196,11 +196,11 @@ function inventoryReported(ctx: StepContext, node: NodeRecord, inventory: Invent
   if (!takeInventory(ctx.state, node, inventory)) return;
   retireFromLostDevices(ctx, node);
   retireTooWeak(ctx, node.workers);
-  lookAgain(ctx.state);
+  retryUnplaced(ctx.state);
 }
 
 /** A node has new resources: tries again the endpoints that found no place. */
-function lookAgain(state: State): void {
+function retryUnplaced(state: State): void {
   for (const endpoint of state.endpoints.values()) if (endpoint.unplaced.count > 0) state.dirtyEndpoints.add(endpoint.config.id);
 }
 

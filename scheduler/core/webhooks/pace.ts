@@ -29,8 +29,8 @@ export function mayTryFailing({ pacedUntil }: Pick<WebhookDispatcherState, 'pace
 }
 
 /** Counts a try at a failing host. */
-export function noteFailingTry(outbox: Pick<WebhookDispatcherState, 'pacedUntil'>, now: Now): void {
-  outbox.pacedUntil = Math.max(outbox.pacedUntil, now.mono) + TRY_MS;
+export function noteFailingTry(dispatcher: Pick<WebhookDispatcherState, 'pacedUntil'>, now: Now): void {
+  dispatcher.pacedUntil = Math.max(dispatcher.pacedUntil, now.mono) + TRY_MS;
 }
 
 /** Returns the time after which several tries are allowed again, ms: each look for due deliveries is a read of the store. */
@@ -39,13 +39,13 @@ export function paceWaitMs({ pacedUntil }: Pick<WebhookDispatcherState, 'pacedUn
 }
 
 /** A failing host was forgotten for another one. */
-export function noteForgotten(outbox: Pick<WebhookDispatcherState, 'crowdedUntil'>, now: Now): void {
-  outbox.crowdedUntil = now.mono + CROWDED_MS;
+export function noteForgotten(dispatcher: Pick<WebhookDispatcherState, 'crowdedUntil'>, now: Now): void {
+  dispatcher.crowdedUntil = now.mono + CROWDED_MS;
 }
 
 /** Returns the time until the next read of due deliveries is allowed, ms. */
-export function readWaitMs(outbox: Paces, now: Now): number {
-  const isLong = outbox.failing.size > MANY_HOSTS && !mayTryFailing(outbox, now);
-  const spacing = now.mono < outbox.crowdedUntil ? CROWDED_READ_MS : isLong ? LONG_READ_MS : 0;
-  return spacing === 0 ? 0 : Math.max(0, outbox.readAt + spacing - now.mono);
+export function readWaitMs(dispatcher: Paces, now: Now): number {
+  const isLong = dispatcher.failing.size > MANY_HOSTS && !mayTryFailing(dispatcher, now);
+  const spacing = now.mono < dispatcher.crowdedUntil ? CROWDED_READ_MS : isLong ? LONG_READ_MS : 0;
+  return spacing === 0 ? 0 : Math.max(0, dispatcher.readAt + spacing - now.mono);
 }

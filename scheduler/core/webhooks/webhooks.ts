@@ -74,24 +74,24 @@ export function noteHook(ctx: StepContext, at: number): void {
 
 /** Reads due deliveries if there is a free connection. */
 export function checkHooks(ctx: StepContext): void {
-  const outbox = ctx.state.hooks;
-  const room = ctx.state.settings.hooksOpen - outbox.open.size;
-  if (outbox.reading || room <= 0 || outbox.nextAt > ctx.now.wall) return;
-  const waitMs = readWaitMs(outbox, ctx.now);
+  const dispatcher = ctx.state.hooks;
+  const room = ctx.state.settings.hooksOpen - dispatcher.open.size;
+  if (dispatcher.reading || room <= 0 || dispatcher.nextAt > ctx.now.wall) return;
+  const waitMs = readWaitMs(dispatcher, ctx.now);
   if (waitMs > 0) {
-    outbox.nextAt = ctx.now.wall + waitMs;
+    dispatcher.nextAt = ctx.now.wall + waitMs;
     return;
   }
-  outbox.reading = true;
-  outbox.readAt = ctx.now.mono;
+  dispatcher.reading = true;
+  dispatcher.readAt = ctx.now.mono;
   // Later deliveries lower it again, and the next check finds them.
-  outbox.nextAt = Number.POSITIVE_INFINITY;
+  dispatcher.nextAt = Number.POSITIVE_INFINITY;
   const skipHosts = fullHosts(ctx.state, ctx.now);
-  outbox.backlog = skipHosts.length > 0;
+  dispatcher.backlog = skipHosts.length > 0;
   ctx.emit({
     kind: 'read-hooks',
     skipHosts,
-    skipIds: [...outbox.open.keys()],
+    skipIds: [...dispatcher.open.keys()],
     perHost: ctx.state.settings.hooksPerHost,
     limit: Math.min(room, READ_LIMIT),
   });
@@ -105,56 +105,56 @@ export function nextHookCheck(state: State): number {
 
 /** Handles due deliveries: sends those for which there is a free connection. */
 export function hooksRead(ctx: StepContext, event: Extract<CoreEvent, { kind: 'hooks-read' }>): void {
-  const outbox = ctx.state.hooks;
-  invariant(outbox.reading, 'due deliveries arrive for the read that requested them', { hooks: event.hooks.length });
-  outbox.reading = false;
+  const dispatcher = ctx.state.hooks;
+  invariant(dispatcher.reading, 'due deliveries arrive for the read that requested them', { hooks: event.hooks.length });
+  dispatcher.reading = false;
   let left = false;
   for (const hook of event.hooks) {
-    if (outbox.open.has(hook.id)) continue;
+    if (dispatcher.open.has(hook.id)) continue;
     if (!hasRoom(ctx.state, ctx.now, hook.host)) {
       left = true;
       continue;
     }
-    if (outbox.failing.has(hook.host)) noteFailingTry(outbox, ctx.now);
-    outbox.open.set(hook.id, hook);
-    outbox.perHost.set(hook.host, (outbox.perHost.get(hook.host) ?? 0) + 1);
+    if (dispatcher.failing.has(hook.host)) noteFailingTry(dispatcher, ctx.now);
+    dispatcher.open.set(hook.id, hook);
+    dispatcher.perHost.set(hook.host, (dispatcher.perHost.get(hook.host) ?? 0) + 1);
     ctx.emit({ kind: 'deliver', id: hook.id });
   }
   // The read returned its limit, so there may be more. The next check skips full hosts, so this ends.
   const more = event.hooks.length === event.limit;
-  outbox.backlog ||= left || more || fullHosts(ctx.state, ctx.now).length > 0;
+  dispatcher.backlog ||= left || more || fullHosts(ctx.state, ctx.now).length > 0;
   // Failing hosts that were left out for the rate of their tries are looked at again when there are some.
-  if (outbox.failing.size > 0 && !mayTryFailing(outbox, ctx.now))
-    outbox.nextAt = Math.min(outbox.nextAt, ctx.now.wall + paceWaitMs(outbox, ctx.now));
+  if (dispatcher.failing.size > 0 && !mayTryFailing(dispatcher, ctx.now))
+    dispatcher.nextAt = Math.min(dispatcher.nextAt, ctx.now.wall + paceWaitMs(dispatcher, ctx.now));
   noteHook(ctx, more ? ctx.now.wall : (event.nextAt ?? Number.POSITIVE_INFINITY));
 }
 
 /** Handles the end of a try. */
 export function hookTried(ctx: StepContext, event: Extract<CoreEvent, { kind: 'hook-tried' }>): void {
-  const outbox = ctx.state.hooks;
-  const hook = outbox.open.get(event.id);
+  const dispatcher = ctx.state.hooks;
+  const hook = dispatcher.open.get(event.id);
   // An earlier state of this process began the try.
   if (hook === undefined) return;
-  close(outbox, hook);
+  close(dispatcher, hook);
   const { id, host, endpoint } = hook;
   const tries = hook.tries + 1;
   switch (event.result) {
     case 'gone':
       break;
     case 'delivered':
-      outbox.failing.delete(host);
+      dispatcher.failing.delete(host);
       ctx.write({ kind: 'hook', id, after: hook.tries, to: null });
       break;
     case 'failed': {
-      noteFailing(outbox, host, ctx.now);
+      noteFailing(dispatcher, host, ctx.now);
       const last = tries >= HOOK_TRIES;
       const dueAt = ctx.now.wall + (last ? HOOK_KEEP_MS : HOOK_SPACING_MS);
       ctx.write({ kind: 'hook', id, after: hook.tries, to: { state: last ? 'FAILED' : 'PENDING', dueAt, tries, error: event.error } });
-      if (!last) outbox.nextAt = Math.min(outbox.nextAt, dueAt);
+      if (!last) dispatcher.nextAt = Math.min(dispatcher.nextAt, dueAt);
       warnOfFailure(ctx, { webhook: id, endpoint, host, tries, error: event.error }, last);
     }
   }
-  if (outbox.backlog) outbox.nextAt = Math.min(outbox.nextAt, ctx.now.wall);
+  if (dispatcher.backlog) dispatcher.nextAt = Math.min(dispatcher.nextAt, ctx.now.wall);
   checkHooks(ctx);
 }
 
@@ -202,21 +202,21 @@ function openOfFailing({ perHost, failing }: WebhookDispatcherState): number {
   return count;
 }
 
-function noteFailing(outbox: WebhookDispatcherState, host: string, now: Now): void {
-  const { failing } = outbox;
+function noteFailing(dispatcher: WebhookDispatcherState, host: string, now: Now): void {
+  const { failing } = dispatcher;
   failing.delete(host);
   failing.add(host);
   if (failing.size <= FAILING_HOSTS) return;
-  noteForgotten(outbox, now);
+  noteForgotten(dispatcher, now);
   for (const oldest of failing) {
     failing.delete(oldest);
     return;
   }
 }
 
-function close(outbox: WebhookDispatcherState, hook: HookHead): void {
-  outbox.open.delete(hook.id);
-  const left = present(outbox.perHost.get(hook.host), 'a delivery in progress is counted for its host', { webhook: hook.id }) - 1;
-  if (left === 0) outbox.perHost.delete(hook.host);
-  else outbox.perHost.set(hook.host, left);
+function close(dispatcher: WebhookDispatcherState, hook: HookHead): void {
+  dispatcher.open.delete(hook.id);
+  const left = present(dispatcher.perHost.get(hook.host), 'a delivery in progress is counted for its host', { webhook: hook.id }) - 1;
+  if (left === 0) dispatcher.perHost.delete(hook.host);
+  else dispatcher.perHost.set(hook.host, left);
 }

@@ -10,8 +10,8 @@ import type { HookHead } from '../../../scheduler/store/store.ts';
 
 const now = { wall: 1_000_000, mono: 0 };
 
-/** An outbox in memory behind the dispatcher. */
-class Outbox {
+/** Deliveries in memory behind the dispatcher. */
+class MemoryDispatcher {
   readonly state: State;
   readonly rows = new Map<string, HookHead>();
   readonly sent: string[] = [];
@@ -73,54 +73,54 @@ class Outbox {
 }
 
 test('one host has its share of the room, and its next delivery takes the place of one that ended', (t) => {
-  const outbox = new Outbox({ hooksOpen: 10, hooksPerHost: 3 });
-  for (let i = 0; i < 6; i++) outbox.add(`slow-${i}`, 'slow');
-  t.deepEqual(outbox.sent, ['slow-0', 'slow-1', 'slow-2']);
-  outbox.add('other', 'other');
-  t.is(outbox.sent.at(-1), 'other');
-  outbox.end('slow-1', 'delivered');
-  t.is(outbox.sent.at(-1), 'slow-3');
-  for (const id of ['slow-0', 'slow-2', 'slow-3', 'other']) outbox.end(id, 'delivered');
-  for (const id of ['slow-4', 'slow-5']) outbox.end(id, 'delivered');
-  t.is(outbox.rows.size, 0);
-  t.is(outbox.state.hooks.open.size, 0);
-  t.is(outbox.state.hooks.perHost.size, 0);
+  const dispatcher = new MemoryDispatcher({ hooksOpen: 10, hooksPerHost: 3 });
+  for (let i = 0; i < 6; i++) dispatcher.add(`slow-${i}`, 'slow');
+  t.deepEqual(dispatcher.sent, ['slow-0', 'slow-1', 'slow-2']);
+  dispatcher.add('other', 'other');
+  t.is(dispatcher.sent.at(-1), 'other');
+  dispatcher.end('slow-1', 'delivered');
+  t.is(dispatcher.sent.at(-1), 'slow-3');
+  for (const id of ['slow-0', 'slow-2', 'slow-3', 'other']) dispatcher.end(id, 'delivered');
+  for (const id of ['slow-4', 'slow-5']) dispatcher.end(id, 'delivered');
+  t.is(dispatcher.rows.size, 0);
+  t.is(dispatcher.state.hooks.open.size, 0);
+  t.is(dispatcher.state.hooks.perHost.size, 0);
 });
 
 test('hosts that failed share half of the room, however many they are', (t) => {
-  const outbox = new Outbox({ hooksOpen: 8, hooksPerHost: 2 });
+  const dispatcher = new MemoryDispatcher({ hooksOpen: 8, hooksPerHost: 2 });
   const dead = Array.from({ length: 20 }, (_, i) => `dead-${i}`);
-  for (const host of dead) outbox.add(`${host} first`, host);
+  for (const host of dead) dispatcher.add(`${host} first`, host);
   // Each fails once and is known from then on.
-  for (const host of dead) outbox.end(`${host} first`, 'failed');
-  t.is(outbox.state.hooks.open.size, 0);
-  outbox.sent.length = 0;
-  for (const host of dead) for (let i = 0; i < 5; i++) outbox.add(`${host} ${i}`, host);
-  t.is(outbox.state.hooks.open.size, 4);
-  for (let i = 0; i < 4; i++) outbox.add(`good-${i}`, `good-${i}`);
-  t.is(outbox.state.hooks.open.size, 8, 'the other half is there for the others');
-  t.deepEqual(outbox.sent.slice(-4), ['good-0', 'good-1', 'good-2', 'good-3']);
+  for (const host of dead) dispatcher.end(`${host} first`, 'failed');
+  t.is(dispatcher.state.hooks.open.size, 0);
+  dispatcher.sent.length = 0;
+  for (const host of dead) for (let i = 0; i < 5; i++) dispatcher.add(`${host} ${i}`, host);
+  t.is(dispatcher.state.hooks.open.size, 4);
+  for (let i = 0; i < 4; i++) dispatcher.add(`good-${i}`, `good-${i}`);
+  t.is(dispatcher.state.hooks.open.size, 8, 'the other half is there for the others');
+  t.deepEqual(dispatcher.sent.slice(-4), ['good-0', 'good-1', 'good-2', 'good-3']);
 });
 
 test('a host that took one is no longer counted among those that failed', (t) => {
-  const outbox = new Outbox({ hooksOpen: 4, hooksPerHost: 4 });
-  outbox.add('a', 'moody');
-  outbox.end('a', 'failed');
-  for (const id of ['b', 'c', 'd', 'e']) outbox.add(id, 'moody');
-  t.is(outbox.state.hooks.open.size, 2);
-  outbox.end('b', 'delivered');
-  t.is(outbox.state.hooks.open.size, 3);
+  const dispatcher = new MemoryDispatcher({ hooksOpen: 4, hooksPerHost: 4 });
+  dispatcher.add('a', 'moody');
+  dispatcher.end('a', 'failed');
+  for (const id of ['b', 'c', 'd', 'e']) dispatcher.add(id, 'moody');
+  t.is(dispatcher.state.hooks.open.size, 2);
+  dispatcher.end('b', 'delivered');
+  t.is(dispatcher.state.hooks.open.size, 3);
 });
 
 test('nobody looks again and again for what has no room, and somebody does when there is some', (t) => {
-  const outbox = new Outbox({ hooksOpen: 100, hooksPerHost: 1 });
-  for (let i = 0; i < 50; i++) outbox.add(`${i}`, 'slow');
-  const { looks } = outbox;
-  t.is(outbox.state.hooks.open.size, 1);
+  const dispatcher = new MemoryDispatcher({ hooksOpen: 100, hooksPerHost: 1 });
+  for (let i = 0; i < 50; i++) dispatcher.add(`${i}`, 'slow');
+  const { looks } = dispatcher;
+  t.is(dispatcher.state.hooks.open.size, 1);
   t.true(looks <= 51);
-  outbox.do((ctx) => checkHooks(ctx));
-  t.is(outbox.looks, looks);
-  t.is(nextHookCheck(outbox.state), Number.POSITIVE_INFINITY);
-  for (let i = 0; i < 50; i++) outbox.end(outbox.sent.at(-1) as string, 'delivered');
-  t.is(outbox.rows.size, 0);
+  dispatcher.do((ctx) => checkHooks(ctx));
+  t.is(dispatcher.looks, looks);
+  t.is(nextHookCheck(dispatcher.state), Number.POSITIVE_INFINITY);
+  for (let i = 0; i < 50; i++) dispatcher.end(dispatcher.sent.at(-1) as string, 'delivered');
+  t.is(dispatcher.rows.size, 0);
 });

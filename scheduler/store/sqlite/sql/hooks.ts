@@ -46,7 +46,7 @@ DELETE FROM hooks WHERE id IN (
 
 type RemovedHook = [host: string, input: string | null, output: string | null, endpoint: string, inline: number];
 
-/** The outbox of webhook deliveries. */
+/** Undelivered webhooks. */
 export function hookStatements(db: Database, codec: PayloadCodec, usage: InlineUsage) {
   const insertRow = db.prepare<unknown[], number>(insert).pluck();
   const changeRow = db.prepare<unknown[], string>(CHANGE).pluck();
