@@ -64,6 +64,18 @@ test('Python: neither standard, optional, own, vendored nor base modules are nam
   t.deepEqual(await warningsOf(t, own, ['py-requestsx']), [], 'the names of distributions are not those of modules');
 });
 
+test('Python: what a script of a command imports is named, too; what is beside it is its own', async (t) => {
+  const found = await warningsOf(t, {
+    'main.py': 'from capstan import Endpoint\nEndpoint(name="one", command=["python3", "-u", "jobs/worker.py", "x.py", "$PORT"])\n',
+    'jobs/worker.py': 'import json\nimport sibling\nimport requestsx\ntry:\n    import optional\nexcept ImportError:\n    pass\n',
+    'jobs/sibling.py': '',
+  });
+  t.is(found.length, 1);
+  t.regex(found[0] ?? '', /^! imported, but in no package of the build: requestsx \(jobs\/worker\.py:3\)\. /);
+  const newer = { 'main.py': 'from capstan import Endpoint\nEndpoint(name="one", command=["python3", "w.py"])\n', 'w.py': 'import x y\n' };
+  t.deepEqual(await warningsOf(t, newer), [], 'it may be for another Python');
+});
+
 test('an image of an endpoint may have any module of its language', async (t) => {
   const python = (settings: string): string =>
     `import yamlx\nfrom capstan import Endpoint\n@Endpoint(name="one"${settings})\ndef one(): return 1\n`;

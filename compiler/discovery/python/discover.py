@@ -83,6 +83,8 @@ def main(order):
             read = FileReader(path, tree, sources).read()
             for each in read["declarations"]:
                 find_app(root, roots, each, reached)
+                for script, name, line in of_scripts(root, roots, each):
+                    needed.setdefault(name, {"name": name, "by": script, "line": line})
             files.append(read)
         for name, line in foreign_modules(root, roots, tree):
             needed.setdefault(name, {"name": name, "by": path, "line": line})
@@ -121,6 +123,17 @@ def find_app(root, roots, declared, reached):
             if path not in reached:
                 reached.append(path)
             return
+
+
+def of_scripts(root, roots, declared):
+    """Yields (script, top-level name, line) of what scripts of a command import, which find what is beside them, too."""
+    command = declared["settings"].get("command", {}).get("value")
+    for path in command if isinstance(command, list) else []:
+        if isinstance(path, str) and path.endswith(".py") and path[0] not in "-$/" and os.path.isfile(os.path.join(root, path)):
+            tree, _ = parse(root, path)
+            # What it cannot read may be for another Python.
+            for name, line in [] if tree is None else foreign_modules(root, roots + [os.path.dirname(path)], tree):
+                yield path, name, line
 
 
 def parse(root, path):
