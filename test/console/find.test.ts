@@ -111,3 +111,54 @@ serial(`the search box finds nothing of another account, nor of what a key does 
   }
   await stack.call(`/v2/${idOf('paused')}/purge-queue`, { method: 'POST' });
 });
+
+serial(`a cold start is told as one and a warm one is not; worker and node are links with names${SKIPPED}`, async (t) => {
+  const page = await openPage(t, browser, stack.url);
+  const [node] = JSON.parse(await stack.tool('node', 'list', '--json')) as { id: string; name: string }[];
+  const cold = await stack.run(idOf('words'), { text: 'one two' });
+  const { workerId = '' } = await stack.ended(idOf('words'), cold);
+  const warm = await stack.run(idOf('words'), { text: 'three 9007199254740993' });
+  t.is((await stack.ended(idOf('words'), warm)).workerId, workerId, 'the same worker');
+  await signIn(page, stack.url, stack.apiKey, `/console/endpoints/${idOf('words')}/jobs/${cold}`);
+  const timeline = page.getByRole('region', { name: 'Timeline' });
+  const bars = timeline.getByRole('list', { name: 'Spans of time' });
+  await timeline.getByText(/^Cold start: this worker was ready /).waitFor();
+  for (const label of ['Wait', 'Start: build', 'Start: process', 'Start: module', 'Attempt 1'])
+    await bars.getByText(label, { exact: true }).waitFor();
+  await checkAccessibility(t, page, 'bars of a job');
+  await page.goto(`${stack.url}/console/endpoints/${idOf('words')}/jobs/${warm}`);
+  await bars.getByText('Attempt 1', { exact: true }).waitFor();
+  t.is(await timeline.getByText('Cold start').count(), 0);
+  t.is(await bars.getByText(/^Start/).count(), 0);
+  await timeline.getByRole('link', { name: workerId }).click();
+  await page.waitForURL(new RegExp(`/logs\\?worker=${workerId}`));
+  await page.goto(`${stack.url}/console/endpoints/${idOf('words')}`);
+  await page
+    .getByRole('region', { name: 'Scaling decisions' })
+    .first()
+    .getByRole('link', { name: node?.name ?? '' })
+    .first()
+    .click();
+  await page.waitForURL(new RegExp(`/nodes/${node?.id ?? ''}$`));
+
+  await page.goto(`${stack.url}/console/endpoints/${idOf('words')}/jobs/${warm}`);
+  await page.getByRole('button', { name: 'Edit and run again' }).click();
+  await page.waitForURL(new RegExp(`/test\\?job=${warm}$`));
+  const input = page.getByLabel('Input (JSON)');
+  await page.waitForFunction("document.getElementById('input')?.value.includes('9007199254740993')");
+  await input.fill((await input.inputValue()).replace('three', 'four'));
+  await page.getByRole('button', { name: 'Run', exact: true }).click();
+  const result = page.getByRole('status').filter({ hasText: 'COMPLETED' });
+  await result.getByText('four').waitFor();
+});
+
+serial(`a test request says why it waits, and is cancelled${SKIPPED}`, async (t) => {
+  const page = await openPage(t, browser, stack.url);
+  await signIn(page, stack.url, stack.apiKey, `/console/endpoints/${idOf('paused')}/test`);
+  await page.getByRole('button', { name: 'Run', exact: true }).click();
+  await page.getByText(/^Waiting: PAUSED/).waitFor();
+  await checkAccessibility(t, page, 'a test request that waits');
+  await page.getByRole('button', { name: 'Cancel', exact: true }).click();
+  await page.getByRole('status').getByText('CANCELLED').waitFor();
+  t.pass();
+});

@@ -9,7 +9,8 @@ import { JsonDocument } from '../ui/json.tsx';
 import { ActionButton, Failure, Section } from '../ui/parts.tsx';
 
 interface PayloadProps {
-  readonly title: 'Input' | 'Output';
+  /** Progress: the last update that a running job reported, in the place of its output. */
+  readonly title: 'Input' | 'Output' | 'Progress';
   readonly endpoint: string;
   readonly job: string;
   /** Null above 64 KiB. */
@@ -23,7 +24,7 @@ interface PayloadProps {
 export function Payload({ title, endpoint, job, text, size, isDue }: PayloadProps): JSX.Element {
   const { hidePayloads } = useSession();
   const [isShown, setShown] = useState(!hidePayloads);
-  const part = title.toLowerCase();
+  const part = title === 'Input' ? 'input' : 'output';
   const name = `${job}-${part}.json`;
   if (text === null)
     return (

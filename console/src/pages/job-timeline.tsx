@@ -1,13 +1,16 @@
-import type { JSX } from 'preact';
+import type { ComponentChildren, JSX } from 'preact';
 
 import { duration, time } from '../ui/format.ts';
 import { Section, Text } from '../ui/parts.tsx';
+import { NodeLink, WorkerLink } from './fleet-names.tsx';
+import { coldStart, startedAt } from './job-bars.ts';
+import { Gantt } from './job-gantt.tsx';
 import { ENDED, type Answer, type Delivery, type Job, type PastAttempt } from './job-query.ts';
 
 interface Step {
   /** Empty: now. */
   readonly at: string;
-  readonly what: string;
+  readonly what: ComponentChildren;
   readonly detail?: string | undefined;
 }
 
@@ -21,7 +24,12 @@ interface TimelineProps {
 /** What happened to the job, from its submission to its webhook. */
 export function Timeline({ job, of, deliveries }: TimelineProps): JSX.Element {
   const first = job.pastAttempts[0]?.submittedAt ?? job.submittedAt;
-  const past = [...submissions(job), ...waits(job), ...job.pastAttempts.map(pastAttempt), ...presentAttempt(job, of)];
+  const past = [
+    ...submissions(job),
+    ...waits(job),
+    ...job.pastAttempts.map((each) => pastAttempt(job.endpoint, each)),
+    ...presentAttempt(job, of),
+  ];
   const steps: readonly Step[] = [
     ...past.toSorted((a, b) => Date.parse(a.at) - Date.parse(b.at)),
     ...waiting(job, of),
@@ -31,13 +39,14 @@ export function Timeline({ job, of, deliveries }: TimelineProps): JSX.Element {
   ];
   return (
     <Section title="Timeline">
+      <Gantt job={job} of={of} />
       <ol class="timeline">
         {steps.map(({ at, what, detail = '' }, i) => (
           // Several steps may say the same.
           <li key={i}>
             <time>{at === '' ? 'now' : at === first ? time(at) : `+ ${between(first, at)}`}</time>
             <span>
-              <Text of={what} />
+              {typeof what === 'string' ? <Text of={what} /> : <span>{what}</span>}
               {detail !== '' && (
                 <pre class="muted">
                   <Text of={detail} />
@@ -67,16 +76,35 @@ function waits({ queueReasons }: Job): Step[] {
 }
 
 /** An attempt after which the job waited again. */
-function pastAttempt(past: PastAttempt): Step {
-  const { attempt, worker, node, leasedAt, startedAt, endedAt, reason, error, count } = past;
-  const which = `Attempt ${attempt}${on(worker, node)}`;
-  const detail = error ?? '';
-  if (startedAt !== null) return { at: startedAt, what: `${which} ended after ${between(startedAt, endedAt)}: ${reason}`, detail };
-  return { at: leasedAt ?? endedAt, what: `${which} did not start${count > 1 ? `, ${count} times in a row` : ''}: ${reason}`, detail };
+function pastAttempt(endpoint: string, past: PastAttempt): Step {
+  const { attempt, worker, node, leasedAt, startedAt: began, endedAt, reason, error, count } = past;
+  const result =
+    began === null
+      ? ` did not start${count > 1 ? `, ${count} times in a row` : ''}: ${reason}`
+      : ` ended after ${between(began, endedAt)}: ${reason}`;
+  return { at: began ?? leasedAt ?? endedAt, what: which(endpoint, { attempt, worker, node }, result), detail: error ?? '' };
 }
 
-function on(worker: string | null, node: string | null): string {
-  return `${worker === null ? '' : ` on worker ${worker}`}${node === null ? '' : ` of ${node}`}`;
+/** The number of an attempt and where it ran, by links with names. */
+function which(endpoint: string, { attempt, worker, node }: Pick<PastAttempt, 'attempt' | 'worker' | 'node'>, result = ''): JSX.Element {
+  return (
+    <>
+      Attempt {attempt}
+      {worker !== null && (
+        <>
+          {' on worker '}
+          <WorkerLink endpoint={endpoint} id={worker} />
+        </>
+      )}
+      {node !== null && (
+        <>
+          {' of '}
+          <NodeLink id={node} />
+        </>
+      )}
+      {result}
+    </>
+  );
 }
 
 function between(from: string, to: string): string {
@@ -95,22 +123,18 @@ function waiting(job: Job, of: Answer['endpoint']): Step[] {
   return [{ at: '', what, detail }];
 }
 
-/** The present or last attempt, with the start of its worker while that is known. */
+/** The present or last attempt, with the start of its worker if the job waited for that. */
 function presentAttempt(job: Job, of: Answer['endpoint']): Step[] {
-  const startedAt = job.startedAt ?? (job.delayTime === null ? null : new Date(Date.parse(job.submittedAt) + job.delayTime).toISOString());
-  if (startedAt === null) return [];
-  const worker = of?.scaling?.workers.find(({ id }) => id === job.worker);
-  const { artifactMs = 0, startedMs = 0, loadedMs = 0 } = worker?.start ?? {};
-  return [
-    {
-      at: startedAt,
-      what: `Attempt ${job.attempts}${on(job.worker, job.node)}`,
-      detail:
-        loadedMs === 0
-          ? ''
-          : `This worker was ready ${duration(loadedMs)} after it was requested: build fetched at ${duration(artifactMs)}, process started at ${duration(startedMs)}, module loaded at ${duration(loadedMs)}.`,
-    },
-  ];
+  const started = startedAt(job);
+  if (started === undefined) return [];
+  const cold = coldStart(job, of);
+  const what = which(job.endpoint, { attempt: job.attempts, worker: job.worker, node: job.node });
+  return [{ at: new Date(started).toISOString(), what, detail: cold === undefined ? '' : startText(cold.start) }];
+}
+
+function startText({ artifactMs, startedMs, loadedMs }: NonNullable<ReturnType<typeof coldStart>>['start']): string {
+  const phases = `build fetched at ${duration(artifactMs)}, process started at ${duration(startedMs)}, module loaded at ${duration(loadedMs)}`;
+  return `Cold start: this worker was ready ${duration(loadedMs)} after it was requested: ${phases}.`;
 }
 
 function chunks({ chunks: count, endedAt, status }: Job): Step[] {

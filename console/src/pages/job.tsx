@@ -1,5 +1,5 @@
 import type { JSX } from 'preact';
-import { Link, useParams } from 'wouter-preact';
+import { Link, useLocation, useParams } from 'wouter-preact';
 
 import { GET_JOB, READ_JOB_LOGS } from '../api/graphql/gen/operations.ts';
 import { useAction, useLive } from '../api/live.ts';
@@ -42,7 +42,14 @@ export function JobPage(): JSX.Element {
               <Overview job={job} />
               <Timeline job={job} of={of} deliveries={hasWebhook && mayRead ? deliveries.data : undefined} />
               <Payload title="Input" endpoint={endpoint} job={id} text={job.input} size={job.inputBytes} isDue={!ENDED.has(job.status)} />
-              <Payload title="Output" endpoint={endpoint} job={id} text={job.output} size={job.outputBytes} isDue={false} />
+              <Payload
+                title={job.status === 'IN_PROGRESS' && job.output !== null ? 'Progress' : 'Output'}
+                endpoint={endpoint}
+                job={id}
+                text={job.output}
+                size={job.outputBytes}
+                isDue={false}
+              />
             </>
           )
         }
@@ -52,9 +59,13 @@ export function JobPage(): JSX.Element {
   );
 }
 
+/** Largest input that a text field edits without delays. */
+const MAX_EDITED_BYTES = 262_144;
+
 function Actions({ endpoint, job, url }: { endpoint: string; job: Job; url: string }): JSX.Element {
   const refusal = useWriteRefusal();
   const change = useAction((verb: 'cancel' | 'retry') => callEndpoint(`${endpoint}/${verb}/${job.id}`, { method: 'POST' }));
+  const [, navigate] = useLocation();
   const mayRetry = job.status === 'FAILED' || job.status === 'TIMED_OUT';
   return (
     <>
@@ -79,6 +90,21 @@ function Actions({ endpoint, job, url }: { endpoint: string; job: Job; url: stri
           </ActionButton>
         ) : (
           <CopyButton label="Copy as curl" text={curlOf(job, url)} />
+        )}
+        {job.inputBytes === null || job.inputBytes > MAX_EDITED_BYTES ? (
+          <ActionButton
+            refusal={job.inputBytes === null ? 'The input is not kept.' : 'The input is too large to edit.'}
+            onClick={() => undefined}
+          >
+            Edit and run again
+          </ActionButton>
+        ) : (
+          <ActionButton
+            refusal={refusal}
+            onClick={() => navigate(`/endpoints/${encodeURIComponent(endpoint)}/test?job=${encodeURIComponent(job.id)}`)}
+          >
+            Edit and run again
+          </ActionButton>
         )}
         <CopyButton label="Copy ID" text={job.id} />
       </div>

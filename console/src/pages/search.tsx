@@ -45,9 +45,14 @@ function SearchDialog({ onClose }: { onClose: () => void }): JSX.Element {
   useEffect(() => dialog.current?.showModal(), []);
   useEffect(() => document.getElementById(`${id}-${active}`)?.scrollIntoView({ block: 'nearest' }), [active]);
 
+  // The event of a dialog that was closed comes later: another one may be open by then.
+  const close = (): void => {
+    dialog.current?.close();
+    onClose();
+  };
   const go = (target: Target | undefined): void => {
     if (target === undefined) return;
-    dialog.current?.close();
+    close();
     navigate(target.path);
   };
   const onKeyDown = (event: KeyboardEvent): void => {
@@ -62,7 +67,7 @@ function SearchDialog({ onClose }: { onClose: () => void }): JSX.Element {
     // In a search field, browsers only empty it.
     if (event.key === 'Escape') {
       event.preventDefault();
-      dialog.current?.close();
+      close();
     }
     if (event.key !== 'Enter') return;
     event.preventDefault();
@@ -73,9 +78,11 @@ function SearchDialog({ onClose }: { onClose: () => void }): JSX.Element {
       ref={dialog}
       class="search"
       aria-label="Search"
-      onClose={onClose}
+      onClose={(event) => {
+        if (event.currentTarget.isConnected) onClose();
+      }}
       onClick={(event) => {
-        if (event.target === dialog.current) dialog.current?.close();
+        if (event.target === dialog.current) close();
       }}
     >
       <input

@@ -1,12 +1,15 @@
 import type { JSX } from 'preact';
-import { useState } from 'preact/hooks';
+import { useEffect, useState } from 'preact/hooks';
 import { Link } from 'wouter-preact';
 
 import { parseExact, stringifyExact } from '../../../../lib/exact-json.ts';
+import { useAction } from '../../api/live.ts';
 import { callEndpoint, LONG_LIMIT_MS } from '../../api/request.ts';
 import { useWriteRefusal } from '../../api/session.ts';
 import { JsonDocument } from '../../ui/json.tsx';
 import { ActionButton, Badge, Failure, Section, Text } from '../../ui/parts.tsx';
+import { visible } from '../../ui/plain-text.ts';
+import { useUrlState } from '../../ui/url-state.ts';
 import { ParameterField } from './parameter-field.tsx';
 import { exampleInput, parametersOf } from './parameters.ts';
 import type { EndpointData } from './query.ts';
@@ -34,6 +37,19 @@ export function TestRequest({ endpoint }: { endpoint: EndpointData }): JSX.Eleme
   const [chunks, setChunks] = useState<readonly unknown[]>([]);
   const [error, setError] = useState<Error>();
   const [isBusy, setBusy] = useState(false);
+  const [{ job: source }] = useUrlState({ job: '' });
+  const cancel = useAction((id: string) => callEndpoint(`${endpoint.id}/cancel/${id}`, { method: 'POST' }));
+  useEffect(() => {
+    if (source === '') return undefined;
+    const reading = new AbortController();
+    callEndpoint(`${endpoint.id}/jobs/${encodeURIComponent(source)}/input`, { signal: reading.signal }).then(
+      (earlier) => setText(stringifyExact(earlier, 2)),
+      (failure: unknown) => {
+        if (!reading.signal.aborted) setError(failure instanceof Error ? failure : new Error(String(failure)));
+      },
+    );
+    return () => reading.abort();
+  }, [endpoint.id, source]);
   const input = parsed(text);
   const fields = parametersOf(endpoint);
 
@@ -81,6 +97,13 @@ export function TestRequest({ endpoint }: { endpoint: EndpointData }): JSX.Eleme
           ))}
         </div>
       )}
+      {source !== '' && (
+        <p class="muted">
+          The input of the job{' '}
+          <Link href={`/endpoints/${encodeURIComponent(endpoint.id)}/jobs/${encodeURIComponent(source)}`}>{visible(source)}</Link>: edit and
+          run it as a new job.
+        </p>
+      )}
       <label for="input">Input (JSON)</label>
       <textarea
         id="input"
@@ -108,6 +131,19 @@ export function TestRequest({ endpoint }: { endpoint: EndpointData }): JSX.Eleme
             <Badge state={job.status} />{' '}
             <Link href={`/endpoints/${encodeURIComponent(endpoint.id)}/jobs/${encodeURIComponent(job.id)}`}>{job.id}</Link>
           </p>
+          {!ENDED.has(job.status) && (
+            <>
+              {job.status === 'IN_QUEUE' && endpoint.queue.reason !== null && (
+                <p>
+                  Waiting: <Text of={[endpoint.queue.reason, endpoint.queue.detail ?? ''].filter((each) => each !== '').join(' · ')} />
+                </p>
+              )}
+              <ActionButton refusal={refusal} isBusy={cancel.isPending} onClick={() => cancel.mutate(job.id)}>
+                Cancel
+              </ActionButton>
+              <Failure error={cancel.error} />
+            </>
+          )}
           {job.error !== undefined && (
             <pre class="failure" tabIndex={0}>
               <Text of={job.error} />

@@ -1,7 +1,7 @@
 import type { JSX } from 'preact';
 
 import { duration, time } from '../../ui/format.ts';
-import { Badge, Mono, Section, Table, Text } from '../../ui/parts.tsx';
+import { Badge, Section, Table, Text } from '../../ui/parts.tsx';
 import { DeviceLinks, NodeLink, WorkerLink, WorkerStateOn } from '../fleet-names.tsx';
 import type { EndpointData } from './query.ts';
 
@@ -64,7 +64,8 @@ export function Workers({ endpoint: { id: endpoint, scaling } }: { endpoint: End
             columns={[
               { title: 'Time', cell: ({ at }) => time(at) },
               { title: 'Decision', cell: ({ kind }) => <Text of={kind} /> },
-              { title: 'Worker', cell: ({ worker }) => <Mono of={worker ?? '–'} /> },
+              { title: 'Worker', cell: ({ worker }) => (worker === null ? '–' : <WorkerLink endpoint={endpoint} id={worker} />) },
+              { title: 'Node', cell: ({ node }) => <NodeLink id={node} /> },
               { title: 'Reason', cell: ({ reason }) => <Text of={reason} /> },
             ]}
           />

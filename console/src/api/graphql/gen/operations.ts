@@ -184,6 +184,7 @@ export interface EndpointData {
       readonly at: string;
       readonly kind: string;
       readonly worker: string | null;
+      readonly node: string | null;
       readonly reason: string;
     }[];
   } | null;
@@ -299,6 +300,7 @@ export interface JobRow {
 
 export interface Job {
   readonly id: string;
+  readonly endpoint: string;
   readonly status: JobStatus;
   readonly isSync: boolean;
   readonly lowPriority: boolean;
@@ -741,7 +743,7 @@ export type GetEndpointVariables = {
   readonly id: string;
 };
 export const GET_ENDPOINT =
-  'query GetEndpoint($id:ID!){endpoint(id:$id){id name kind url hostUrl environment release build{digest}functions envNames routes{method path function}signatures{name parameters{name required type schema takesBody}}workers{total max}queue{inQueue inProgress reason detail}scaling{counts failedStarts lastStartError workers{id node state reason detail jobs maxConcurrency devices decision runtime start{artifactMs startedMs loadedMs}}rejections{reason nodes examples{node detail}}decisions{at kind worker reason}}}}' as Operation<GetEndpointResult, GetEndpointVariables>;
+  'query GetEndpoint($id:ID!){endpoint(id:$id){id name kind url hostUrl environment release build{digest}functions envNames routes{method path function}signatures{name parameters{name required type schema takesBody}}workers{total max}queue{inQueue inProgress reason detail}scaling{counts failedStarts lastStartError workers{id node state reason detail jobs maxConcurrency devices decision runtime start{artifactMs startedMs loadedMs}}rejections{reason nodes examples{node detail}}decisions{at kind worker node reason}}}}' as Operation<GetEndpointResult, GetEndpointVariables>;
 
 export interface DeleteEndpointResult {
   readonly deleteEndpoint: {
@@ -958,6 +960,11 @@ export interface GetJobResult {
           readonly loadedMs: number;
         };
       }[];
+      readonly decisions: readonly {
+        readonly at: string;
+        readonly kind: string;
+        readonly worker: string | null;
+      }[];
       readonly rejections: readonly {
         readonly reason: string;
         readonly examples: readonly {
@@ -973,7 +980,7 @@ export type GetJobVariables = {
   readonly id: string;
 };
 export const GET_JOB =
-  'query GetJob($endpoint:ID!$id:ID!){job(endpoint:$endpoint id:$id){id status isSync lowPriority submittedAt startedAt endedAt deleteAt delayTime executionTime attempts chunks executionTimeout worker node queueReason error webhook traceId tags input inputBytes output outputBytes pastAttempts{submittedAt attempt worker node leasedAt startedAt endedAt reason error count}queueReasons{at until reason detail}}endpoint(id:$endpoint){name url queue{reason detail}scaling{workers{id node state decision start{artifactMs startedMs loadedMs}}rejections{reason examples{node detail}}}}}' as Operation<GetJobResult, GetJobVariables>;
+  'query GetJob($endpoint:ID!$id:ID!){job(endpoint:$endpoint id:$id){id endpoint status isSync lowPriority submittedAt startedAt endedAt deleteAt delayTime executionTime attempts chunks executionTimeout worker node queueReason error webhook traceId tags input inputBytes output outputBytes pastAttempts{submittedAt attempt worker node leasedAt startedAt endedAt reason error count}queueReasons{at until reason detail}}endpoint(id:$endpoint){name url queue{reason detail}scaling{workers{id node state decision start{artifactMs startedMs loadedMs}}decisions{at kind worker}rejections{reason examples{node detail}}}}}' as Operation<GetJobResult, GetJobVariables>;
 
 export interface ListDeliveriesResult {
   readonly webhooks: {
