@@ -4,7 +4,9 @@ import { join } from 'node:path';
 import test from 'ava';
 import type { Browser, Page } from 'playwright-core';
 
+import { Receiver } from '../support/receiver.ts';
 import { Stack } from '../support/stack.ts';
+import { until } from '../support/until.ts';
 import { HOSTILE } from './app/handlers.ts';
 import { browserPath, buildConsole, checkAccessibility, closeBrowser, openBrowser, openPage, signIn, SKIPPED } from './browser.ts';
 
@@ -19,7 +21,7 @@ const idOf = (name: string): string => ids.get(name) ?? '';
 if (browserPath !== undefined) {
   test.before(async () => {
     await buildConsole();
-    [stack, browser] = await Promise.all([Stack.start(), openBrowser()]);
+    [stack, browser] = await Promise.all([Stack.start({ CAPSTAN_WEBHOOK_ALLOW: '127.0.0.0/8' }), openBrowser()]);
     ids = await stack.deploy(join(import.meta.dirname, 'app'));
   });
   test.after.always(async () => {
@@ -145,7 +147,7 @@ serial(`a cold start is told as one and a warm one is not; worker and node are l
   await page.getByRole('button', { name: 'Edit and run again' }).click();
   await page.waitForURL(new RegExp(`/test\\?job=${warm}$`));
   const input = page.getByLabel('Input (JSON)');
-  await page.waitForFunction("document.getElementById('input')?.value.includes('9007199254740993')");
+  await until('the input is read', async () => (await input.inputValue()).includes('9007199254740993'));
   await input.fill((await input.inputValue()).replace('three', 'four'));
   await page.getByRole('button', { name: 'Run', exact: true }).click();
   const result = page.getByRole('status').filter({ hasText: 'COMPLETED' });
@@ -161,4 +163,69 @@ serial(`a test request says why it waits, and is cancelled${SKIPPED}`, async (t)
   await page.getByRole('button', { name: 'Cancel', exact: true }).click();
   await page.getByRole('status').getByText('CANCELLED').waitFor();
   t.pass();
+});
+
+serial(`the overview begins with problems, and is in the order of a column that the address names${SKIPPED}`, async (t) => {
+  const page = await openPage(t, browser, stack.url);
+  const waiting = await stack.run(idOf('paused'), {});
+  await until('the reason is known', async () => {
+    const { endpoint } = await graphql<{ endpoint: { queue: { reason: string | null } } }>(
+      'query ($id: ID!) { endpoint(id: $id) { queue { reason } } }',
+      { id: idOf('paused') },
+    );
+    return endpoint.queue.reason !== null;
+  });
+  await signIn(page, stack.url, stack.apiKey, '/console/');
+  const table = page.getByRole('region', { name: 'Endpoints' }).getByRole('table');
+  const first = table.locator('tbody tr').first();
+  await first.filter({ hasText: 'paused' }).waitFor();
+  await table
+    .locator('svg title', { hasText: /jobs in the last hour, \d+ failed/ })
+    .first()
+    .waitFor({ state: 'attached' });
+  await checkAccessibility(t, page, 'overview in order');
+  await table.getByRole('button', { name: 'Errors' }).click();
+  await page.waitForURL(/sort=-errors/);
+  await table.getByRole('button', { name: 'Name' }).click();
+  await page.waitForURL(/sort=name/);
+  const names = await table.locator('tbody tr td:first-child').allInnerTexts();
+  t.deepEqual(
+    names,
+    names.toSorted((a, b) => a.localeCompare(b)),
+  );
+  t.is(await table.getByRole('columnheader', { name: 'Name' }).getAttribute('aria-sort'), 'ascending');
+  await page.goBack();
+  await page.waitForURL(/sort=-errors/);
+  await page.goto(`${stack.url}/console/?sort=constructor`);
+  await first.filter({ hasText: 'paused' }).waitFor();
+  await stack.call(`/v2/${idOf('paused')}/cancel/${waiting}`, { method: 'POST' });
+});
+
+serial(`webhooks lead to their job and endpoint, are filtered, and are all sent again${SKIPPED}`, async (t) => {
+  const page = await openPage(t, browser, stack.url);
+  let status = 500;
+  const receiver = await Receiver.open(t, [(response) => void response.writeHead(status).end()]);
+  const submit = async (name: string): Promise<string> => {
+    const body = JSON.stringify({ input: {}, webhook: receiver.url('/hook') });
+    const { id } = (await (await stack.call(`/v2/${idOf(name)}/run`, { method: 'POST', body })).json()) as { id: string };
+    await stack.ended(idOf(name), id);
+    return id;
+  };
+  const jobs = [await submit('words'), await submit('words')];
+  const other = await submit('hostile');
+  await signIn(page, stack.url, stack.apiKey, '/console/webhooks');
+  const table = page.getByRole('region', { name: 'Webhooks' });
+  await table.getByRole('link', { name: other }).waitFor();
+  await page.getByLabel('Endpoint').selectOption({ label: 'words' });
+  await page.waitForURL(/endpoint=/);
+  await table.getByRole('link', { name: other }).waitFor({ state: 'detached' });
+  for (const job of jobs) await table.getByRole('link', { name: job }).waitFor();
+  await checkAccessibility(t, page, 'webhooks of an endpoint');
+  status = 200;
+  await page.getByRole('button', { name: 'Send all again' }).click();
+  await page.getByRole('dialog').getByRole('button', { name: 'Send all again' }).click();
+  await page.getByText(/^[12] sent again\.$/).waitFor();
+  for (const job of jobs) await table.getByRole('link', { name: job }).waitFor({ state: 'detached' });
+  await page.goto(`${stack.url}/console/webhooks`);
+  t.is(await page.evaluate('window.hacked'), undefined);
 });

@@ -34,7 +34,9 @@ function lineOf(found: JobActivity | readonly RouteActivity[]): JobActivity {
   if ('submitted' in found) return found;
   const total = (values: (route: RouteActivity) => readonly number[]): number[] =>
     Array.from({ length: ROUTE_STEPS }, (_, step) => found.reduce((sum, route) => sum + (values(route)[step] ?? 0), 0));
-  return { submitted: total((route) => route.requestsByStep), failed: total((route) => route.errorsByStep), timedOut: [], openSteps: 1 };
+  const [submitted, failed] = [total((route) => route.requestsByStep), total((route) => route.errorsByStep)];
+  const completed = submitted.map((count, step) => count - (failed[step] ?? 0));
+  return { submitted, completed, failed, timedOut: [], openSteps: 1, delay: { p95: [] } };
 }
 
 async function read(endpoints: readonly Listed[], signal: AbortSignal): Promise<Lines> {
@@ -64,10 +66,13 @@ export function useActivityLines(endpoints: readonly Listed[]): Lines | undefine
   return useLive(['activity-lines', names.join(' ')], (signal) => read(wanted, signal), POLL_MS).data;
 }
 
+function sum(values: readonly number[]): number {
+  return values.reduce((total, value) => total + value, 0);
+}
+
 export function ActivityLine({ line, noun }: { line: JobActivity | undefined; noun: 'jobs' | 'requests' }): JSX.Element | null {
   if (line === undefined) return null;
   const failed = line.failed.map((count, i) => count + (line.timedOut[i] ?? 0));
-  const sum = (values: readonly number[]): number => values.reduce((total, value) => total + value, 0);
   return (
     <Sparkline
       label={`${sum(line.submitted)} ${noun} in the last hour, ${sum(failed)} failed`}

@@ -143,6 +143,8 @@ export interface Column<T> {
   readonly isNumber?: boolean;
   /** Stays in one line. */
   readonly isId?: boolean;
+  /** The rows can be in the order of this column, and in which one they are. */
+  readonly order?: { readonly current: 'ascending' | 'descending' | 'none'; readonly onChange: () => void };
 }
 
 /** A table that scrolls by itself on narrow screens, also by keyboard. */
@@ -168,9 +170,15 @@ export function Table<T>({
       <table>
         <thead>
           <tr>
-            {columns.map(({ title, isNumber }) => (
-              <th key={title} scope="col" class={isNumber === true ? 'number' : ''}>
-                {title}
+            {columns.map(({ title, isNumber, order }) => (
+              <th key={title} scope="col" class={isNumber === true ? 'number' : ''} aria-sort={order?.current}>
+                {order === undefined ? (
+                  title
+                ) : (
+                  <button type="button" class="order" onClick={order.onChange}>
+                    {title}
+                  </button>
+                )}
               </th>
             ))}
           </tr>

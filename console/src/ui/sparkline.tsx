@@ -16,6 +16,7 @@ export function Sparkline({ label, values, errors }: SparklineProps): JSX.Elemen
   const most = Math.max(1, ...values, ...errors);
   return (
     <svg class="sparkline" role="img" aria-label={label} width={WIDTH} height={HEIGHT} viewBox={`0 0 ${WIDTH} ${HEIGHT}`}>
+      <title>{label}</title>
       <polyline class="all" points={points(values, most)} />
       {errors.some((value) => value > 0) && <polyline class="errors" points={points(errors, most)} />}
     </svg>

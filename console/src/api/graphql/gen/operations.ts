@@ -251,11 +251,15 @@ export interface RouteFigure {
 export interface JobActivity {
   readonly openSteps: number;
   readonly submitted: readonly number[];
+  readonly completed: readonly number[];
   readonly failed: readonly number[];
   readonly timedOut: readonly number[];
+  readonly delay: {
+    readonly p95: readonly (number | null)[];
+  };
 }
 
-export const JOB_ACTIVITY = 'openSteps submitted failed timedOut';
+export const JOB_ACTIVITY = 'openSteps submitted completed failed timedOut delay{p95}';
 
 export interface RouteActivity {
   readonly requestsByStep: readonly number[];
