@@ -46,6 +46,7 @@ const commands: Readonly<Record<string, Entry>> = {
   secret: { section: MANAGE, aliases: ['secrets'], load: async () => (await import('./commands/secrets.ts')).secrets },
   alerts: { section: MANAGE, aliases: ['alert'], load: async () => (await import('./commands/alerts.ts')).alerts },
   webhooks: { section: MANAGE, aliases: ['webhook'], load: async () => (await import('./commands/webhooks.ts')).webhooks },
+  audit: { section: MANAGE, load: async () => (await import('./commands/audit.ts')).audit },
   account: { section: MANAGE, aliases: ['accounts'], load: async () => (await import('./commands/accounts.ts')).accounts },
   node: { section: OPERATE, aliases: ['nodes'], load: async () => (await import('./commands/node.ts')).node },
   schedulers: { section: OPERATE, load: async () => (await import('./commands/schedulers.ts')).schedulers },

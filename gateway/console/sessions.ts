@@ -27,9 +27,9 @@ export function sessionRoutes(api: FastifyInstance, services: ConsoleServices): 
   const { authenticator, cells, config, proxies } = services;
 
   /** The scheduler of a key, and the metadata of calls to it in the name of `text`. */
-  function schedulerOf(key: Key, text: string) {
+  function schedulerOf(key: Key, text: string, request: FastifyRequest) {
     const { control, name } = cells.ofKey(key);
-    return { control, metadata: callMetadata(text, true, name) };
+    return { control, metadata: callMetadata(text, true, name, peerOfRequest(request.raw, proxies)) };
   }
 
   async function create(request: FastifyRequest, reply: FastifyReply): Promise<void> {
@@ -37,7 +37,7 @@ export function sessionRoutes(api: FastifyInstance, services: ConsoleServices): 
     const header = `Bearer ${(request.body as z.output<typeof signIn>).apiKey}`;
     const key = await authenticator.authenticate(header, peerOfRequest(request.raw, proxies));
     if (key.hash.length === 0) throw new CapstanError('UNAUTHENTICATED', "apiKey: must be an API key, not a worker's token");
-    const { control, metadata } = schedulerOf(key, keyText(header));
+    const { control, metadata } = schedulerOf(key, keyText(header), request);
     const { token, session } = await callOnce(control.createSession.bind(control), {}, metadata, config.readTimeoutMs);
     reply.header('set-cookie', setCookie(token, path, isSecure(ownOrigins(request, services)[0])));
     send(reply, session, config);
@@ -45,14 +45,14 @@ export function sessionRoutes(api: FastifyInstance, services: ConsoleServices): 
 
   async function read(request: FastifyRequest, reply: FastifyReply): Promise<void> {
     const token = tokenOf(request, services);
-    const { control, metadata } = schedulerOf(await authenticator.session(token, peerOfRequest(request.raw, proxies)), token);
+    const { control, metadata } = schedulerOf(await authenticator.session(token, peerOfRequest(request.raw, proxies)), token, request);
     send(reply, await callUnary(control.getSession.bind(control), {}, metadata, config.readTimeoutMs), config);
   }
 
   async function end(request: FastifyRequest, reply: FastifyReply): Promise<void> {
     const path = consolePath(String(request.headers[CONSOLE_HEADER]));
     const token = tokenOf(request, services);
-    const { control, metadata } = schedulerOf(await authenticator.session(token, peerOfRequest(request.raw, proxies)), token);
+    const { control, metadata } = schedulerOf(await authenticator.session(token, peerOfRequest(request.raw, proxies)), token, request);
     await callUnary(control.endSession.bind(control), {}, metadata, config.readTimeoutMs);
     reply.header('set-cookie', dropCookie(path, isSecure(ownOrigins(request, services)[0])));
     reply.code(204).send();

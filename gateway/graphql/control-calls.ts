@@ -21,6 +21,8 @@ export interface ControlCallsOptions {
   /** The caller's key where its account lives by now, if the owner of its cell does not know it; undefined without such. */
   readonly keyElsewhere: (key: Key) => Promise<Key | undefined>;
   readonly timeoutMs: number;
+  /** The caller's, for the audit log. */
+  readonly address?: string;
   /** A call whose response was lost is not made again. */
   readonly once?: boolean;
 }
@@ -155,6 +157,6 @@ export class ControlCalls {
   }
 
   #metadata({ name }: CellLink): Metadata {
-    return callMetadata(this.#options.text, true, name);
+    return callMetadata(this.#options.text, true, name, this.#options.address);
   }
 }

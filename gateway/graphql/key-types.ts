@@ -1,4 +1,4 @@
-/** Types of the schema about API keys, join tokens and secrets. */
+/** Types of the schema about API keys, join tokens, secrets and the audit log. */
 
 export const KEY_TYPES = `
 type Secret {
@@ -9,6 +9,26 @@ type Secret {
   changedAt: Time!
   "Endpoints whose workers start with its value, as <environment>/<name>."
   usedBy: [String!]!
+}
+type AuditPage {
+  entries: [AuditEntry!]!
+  "For before of the next page; null on the last one."
+  next: ID
+}
+type AuditEntry {
+  id: ID!
+  at: Time!
+  "Id of the key that made the change, and its name then."
+  key: String!
+  keyName: String!
+  "The caller's; null if it is not known."
+  address: String
+  "The field of Mutation, or signIn."
+  action: String!
+  object: String!
+  "What was different. Values of variables and secrets are in neither."
+  before: JSON
+  after: JSON
 }
 type JoinToken {
   id: ID!

@@ -3,6 +3,7 @@
  * checks its scope; lists of an operator are one call for each cell.
  */
 import type { EndpointInfo, GetEndpointResponse } from '../../proto/gen/capstan/v1/control.ts';
+import { auditFields } from './audit-fields.ts';
 import type { ControlCalls } from './control-calls.ts';
 import { accountFields } from './account-fields.ts';
 import { alertFields } from './alert-fields.ts';
@@ -44,5 +45,6 @@ export function rootFor({ addresses, ...deps }: RootDeps): Root {
     ...accountFields(fields),
     ...secretFields(fields),
     ...alertFields(fields),
+    ...auditFields(fields),
   };
 }

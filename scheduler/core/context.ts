@@ -2,6 +2,7 @@
 import type { CapstanError } from '../../lib/errors.ts';
 import type { Op } from '../store/store.ts';
 
+import { auditRow, type AuditEntry } from './audit.ts';
 import type { Answer, BodyReservation, Effect, StepResult, Write, WriteSubject } from './effects.ts';
 import type { Cause } from './events.ts';
 import type { State } from './state.ts';
@@ -11,11 +12,14 @@ export class StepContext {
   readonly state: State;
   readonly now: Now;
   readonly #result: StepResult;
+  readonly #audit: AuditEntry | null;
 
-  constructor(state: State, now: Now, result: StepResult) {
+  /** `audit`: the entry of a command, written with its changes. */
+  constructor(state: State, now: Now, result: StepResult, audit: AuditEntry | null = null) {
     this.state = state;
     this.now = now;
     this.#result = result;
+    this.#audit = audit;
   }
 
   /** Adds an operation to commit. */
@@ -30,6 +34,12 @@ export class StepContext {
 
   /** Adds the reply to a unary call. With `write`, the reply is dropped if that operation is refused. */
   reply(call: number, result: Answer | CapstanError, write: Write | null = null): void {
+    if (this.#audit !== null && !(result instanceof Error)) this.#writeAudit(this.#audit);
     this.#result.emit({ kind: 'answer', call, result }, write);
+  }
+
+  #writeAudit(entry: AuditEntry): void {
+    const { key, value } = auditRow(this.state.random, this.now, entry);
+    this.write({ kind: 'put', rowKind: 'audit', key, version: 1, value });
   }
 }

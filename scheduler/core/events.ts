@@ -6,6 +6,7 @@ import type { AgentEvent, Hello } from '../../proto/gen/capstan/v1/nodes.ts';
 import type { Damaged } from '../store/stored-payload.ts';
 import type { HookHead, JobKind, JobRow, Op, Outcome, QueuedJob, WholeJob } from '../store/store.ts';
 import type { LimitedOperation, Usage } from './state/rate-limits.ts';
+import type { AuditEntry } from './audit.ts';
 import type { AccountRow, AlertChannelRow, EncryptedRow, KeyRow, MasterKeyRow, SessionRow } from './state/control-rows.ts';
 import type { EndpointInput } from './state/endpoints.ts';
 import type { NodeConfig } from './state/fleet.ts';
@@ -108,6 +109,8 @@ export type Command =
   | { readonly kind: 'put-webhook-secret'; readonly account: string; readonly encrypted: string }
   /** The secret replaces the present one, which still signs for a while. */
   | { readonly kind: 'rotate-webhook-secret'; readonly account: string; readonly encrypted: string }
+  /** Changes nothing but the audit log: for changes that are made elsewhere. */
+  | { readonly kind: 'audit' }
   /** Creates a secret or replaces its value. `environment` empty: for every environment of the account. */
   | {
       readonly kind: 'put-secret';
@@ -194,7 +197,7 @@ export type CoreEvent =
     }
   | { readonly kind: 'abandon'; readonly ref: Ref }
   | { readonly kind: 'channel-closed'; readonly channel: number }
-  | { readonly kind: 'command'; readonly call: number; readonly command: Command }
+  | { readonly kind: 'command'; readonly call: number; readonly command: Command; readonly audit: AuditEntry | null }
   | { readonly kind: 'session-opened'; readonly node: string; readonly session: number; readonly hello: Hello }
   | { readonly kind: 'session-closed'; readonly node: string; readonly session: number }
   | { readonly kind: 'agent'; readonly node: string; readonly session: number; readonly events: readonly AgentEvent[] }

@@ -13,6 +13,7 @@ import { CapstanError, type ErrorCode } from '../../lib/errors.ts';
 import { InvariantViolation } from '../../lib/invariant.ts';
 import { messageOf, toError } from '../../lib/to-error.ts';
 import { StepResult, type Answer, type Write } from '../core/effects.ts';
+import type { AuditEntry } from '../core/audit.ts';
 import type { Command, CoreEvent } from '../core/events.ts';
 import type { State } from '../core/state.ts';
 import type { Settings } from '../core/settings.ts';
@@ -225,25 +226,26 @@ export class Engine {
     if (!this.#closed) this.#life?.loop.handle(event);
   }
 
-  /** Runs a command of the control plane; resolves after its commit. */
-  command(command: Command): Promise<Answer> {
+  /** Runs a command of the control plane; resolves after its commit. `audit` is written with what it changes. */
+  command(command: Command, audit: AuditEntry | null = null): Promise<Answer> {
     return new Promise((resolve, reject) => {
-      this.call(command, (result) => {
+      const done = (result: Answer | Error): void => {
         if (result instanceof Error) reject(result);
         else resolve(result);
-      });
+      };
+      this.call(command, done, audit);
     });
   }
 
   /** {@link Engine.command} with a callback. */
-  call(command: Command, done: (result: Answer | Error) => void): void {
+  call(command: Command, done: (result: Answer | Error) => void, audit: AuditEntry | null = null): void {
     if (this.#life === null || this.#closed) {
       done(takingOver());
       return;
     }
     const call = this.#nextCall++;
     this.#calls.set(call, done);
-    this.handle({ kind: 'command', call, command });
+    this.handle({ kind: 'command', call, command, audit });
   }
 
   /**

@@ -8,6 +8,7 @@ import { places } from '../core/control/encryption.ts';
 import type { State } from '../core/state.ts';
 import { alertChannelKey, type AlertChannelRow } from '../core/state/control-rows.ts';
 import { testMessage } from '../alerts/message.ts';
+import { entryOf } from './audit.ts';
 import { unary } from './calls.ts';
 import type { ControlDeps } from './control-deps.ts';
 
@@ -54,7 +55,13 @@ export function alertHandlers({ engine, auth, cipher, clock, log, webhookRefusal
       const shown = isMail ? address : hiddenUrl(address);
       const sealed = cipher.encrypt(address, places.alertChannel({ account, id })).toString('base64');
       const channel = { id, kind: isMail ? 'EMAIL' : 'WEBHOOK', sealed, shown, isOperator: operator } as const;
-      await engine.command({ kind: 'put-alert-channel', account, channel });
+      const audit = entryOf(auth, metadata, {
+        action: 'addAlertChannel',
+        object: id,
+        account,
+        after: { kind: channel.kind, address: shown },
+      });
+      await engine.command({ kind: 'put-alert-channel', account, channel }, audit);
       changed({ account, channel: id });
       return infoOf(channelOf(engine.state, account, id));
     }),
@@ -62,7 +69,9 @@ export function alertHandlers({ engine, auth, cipher, clock, log, webhookRefusal
       const account = auth.account(metadata);
       const before = channelOf(engine.state, account, id);
       const changed = auth.auditor(log, metadata, 'RemoveAlertChannel');
-      await engine.command({ kind: 'delete-alert-channel', account, id });
+      const facts = { kind: before.kind, address: before.shown };
+      const audit = entryOf(auth, metadata, { action: 'removeAlertChannel', object: id, account, before: facts });
+      await engine.command({ kind: 'delete-alert-channel', account, id }, audit);
       changed({ account, channel: id });
       return infoOf(before);
     }),

@@ -1,11 +1,13 @@
 /** Authenticates callers by the credentials of docs/borders.md and checks what their scopes permit. */
 import type { Metadata } from '@grpc/grpc-js';
 
+import { ADDRESS_KEY, callerAddress } from '../../lib/caller-address.ts';
 import { CapstanError } from '../../lib/errors.ts';
 import { KeyScope } from '../../proto/gen/capstan/v1/control.ts';
 import type { BlobCaller } from '../blobs/service.ts';
 import { keyId, ownsAccount } from '../core/control/keys.ts';
 import type { KeyRow } from '../core/state/control-rows.ts';
+import type { AuditEntry } from '../core/audit.ts';
 import type { EndpointConfig } from '../core/state/endpoints.ts';
 import type { Engine, EngineLog } from '../engine/engine.ts';
 import type { GatewayToken } from '../secrets/gateway-token.ts';
@@ -18,6 +20,8 @@ export interface AccountPrincipal {
   readonly role: 'account';
   /** Id of the key; empty for a worker token. */
   readonly key: string;
+  /** Absent for a worker token. */
+  readonly keyName?: string;
   readonly account: string;
   readonly scope: KeyScope;
   /** With the scope ENDPOINTS: their ids. */
@@ -136,6 +140,12 @@ export class Authorizer {
     if (!ownsAccount(this.#holder(metadata).scope)) throw ownersOnly();
   }
 
+  /** Returns who makes a call, as the audit log says it. */
+  author(metadata: Metadata): Pick<AuditEntry, 'key' | 'keyName' | 'address'> {
+    const { key, keyName = '' } = this.#holder(metadata);
+    return { key, keyName, address: callerAddress(metadata.get(ADDRESS_KEY)[0]?.toString() ?? '') };
+  }
+
   /**
    * Returns a function that logs the change of a call after it is made, with the id of the caller's key, which the
    * change may revoke.
@@ -239,8 +249,8 @@ function ownersOnly(): CapstanError {
   return new CapstanError('PERMISSION_DENIED', 'the key is not permitted to make this call; it requires the scope ALL or OPERATOR');
 }
 
-function holderOf({ hash, sessionOf, account, scope, endpoints, environment }: KeyRow): AccountPrincipal {
-  return { role: 'account', key: keyId(sessionOf ?? hash), account, scope, endpoints, environment };
+function holderOf({ hash, sessionOf, name, account, scope, endpoints, environment }: KeyRow): AccountPrincipal {
+  return { role: 'account', key: keyId(sessionOf ?? hash), keyName: name, account, scope, endpoints, environment };
 }
 
 /** The key of a call. UNAUTHENTICATED without one. */

@@ -2,6 +2,7 @@
 import type { ControlServiceServer, JobFilter } from '../../proto/gen/capstan/v1/control.ts';
 import { endpointNotFound } from '../core/jobs/errors.ts';
 import { BulkOperations } from './bulk-operations.ts';
+import { entryOf } from './audit.ts';
 import { unary } from './calls.ts';
 import type { ControlDeps } from './control-deps.ts';
 import { checkedFilter } from './job-filter.ts';
@@ -21,18 +22,29 @@ export function bulkHandlers({ engine, auth, log, clock }: ControlDeps): Handler
       const { count, incomplete } = await operations.count({ account, endpoint: endpointId, action, filter: filterOf(filter) });
       return { count: BigInt(count), incomplete };
     }),
-    startBulkOperation: unary(log, 'StartBulkOperation', ({ endpointId, action, filter }, metadata) => {
+    startBulkOperation: unary(log, 'StartBulkOperation', async ({ endpointId, action, filter }, metadata) => {
       const account = auth.account(metadata);
       check(account, endpointId);
       const changed = auth.auditor(log, metadata, 'StartBulkOperation');
       const started = operations.start({ account, endpoint: endpointId, action, filter: filterOf(filter) });
+      const object = engine.state.endpoints.get(endpointId)?.config;
+      const audit = entryOf(auth, metadata, {
+        ...{ action: 'startBulkOperation', object: `${object?.environment ?? ''}/${object?.name ?? endpointId}`, account },
+        after: { operation: started.id, action, ...filter },
+      });
+      await engine.command({ kind: 'audit' }, audit);
       changed({ account, endpoint: endpointId, operation: started.id, action });
       return started;
     }),
     listBulkOperations: unary(log, 'ListBulkOperations', ({ endpointId }, metadata) => ({
       operations: operations.list(auth.account(metadata), endpointId),
     })),
-    stopBulkOperation: unary(log, 'StopBulkOperation', ({ id }, metadata) => operations.stop(auth.account(metadata), id)),
+    stopBulkOperation: unary(log, 'StopBulkOperation', async ({ id }, metadata) => {
+      const account = auth.account(metadata);
+      const stopped = operations.stop(account, id);
+      await engine.command({ kind: 'audit' }, entryOf(auth, metadata, { action: 'stopBulkOperation', object: id, account }));
+      return stopped;
+    }),
   };
 }
 

@@ -6,6 +6,7 @@ import { accountExists, accountNotFound } from '../core/control/keys.ts';
 import { nodeNotFound } from '../core/fleet/nodes.ts';
 import type { State } from '../core/state.ts';
 import { DEFAULT_ACCOUNT } from './auth.ts';
+import { entryOf } from './audit.ts';
 import { unary } from './calls.ts';
 import type { ControlDeps } from './control-deps.ts';
 
@@ -24,6 +25,7 @@ export function cellHandlers({ auth, log, cells, engine }: ControlDeps): CellHan
       const changed = auth.auditor(log, metadata, 'CreateCell');
       if (cells === null) throw oneCell();
       const cell = await cells.create(name);
+      await engine.command({ kind: 'audit' }, entryOf(auth, metadata, { action: 'createCell', object: name }));
       changed({ cell: name });
       return cell;
     }),

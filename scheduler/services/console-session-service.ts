@@ -11,6 +11,7 @@ import { SESSION_IDLE_MS } from '../core/control/key-use.ts';
 import type { KeyRow, SessionRow } from '../core/state/control-rows.ts';
 import { hashKey } from '../secrets/hash.ts';
 import { bearer } from './auth.ts';
+import { entryOf } from './audit.ts';
 import { unary } from './calls.ts';
 import type { ControlDeps } from './control-deps.ts';
 
@@ -40,7 +41,10 @@ export function consoleSessionHandlers({
       const expiresAt = wall + SESSION_IDLE_MS;
       const hash = hashKey(token).toString('hex');
       const session: SessionRow = { ...key, hash, sessionOf: key.hash, prefix: '', createdAt: wall, usedAt: null, expiresAt };
-      await engine.command({ kind: 'put-session', session });
+      await engine.command(
+        { kind: 'put-session', session },
+        entryOf(auth, metadata, { action: 'signIn', object: 'console', account: key.account }),
+      );
       log.info({ call: 'CreateSession', by: keyId(key.hash) }, 'a session of the console began');
       return { token, session: sessionInfo(session) };
     }),

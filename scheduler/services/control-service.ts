@@ -21,6 +21,7 @@ import type { MasterKeyState } from '../rotation/master-keys.ts';
 import type { HookHead } from '../store/store.ts';
 import { activity } from './activity.ts';
 import type { ControlDeps } from './control-deps.ts';
+import { auditHandlers, entryOf } from './audit.ts';
 import { attention } from './attention.ts';
 import type { AccountPrincipal, Reader } from './auth.ts';
 import { alertHandlers } from './alert-service.ts';
@@ -98,6 +99,7 @@ export class Control {
       ...consoleSessionHandlers(this.#deps),
       ...jobSearchHandlers(this.#deps),
       ...secretHandlers(this.#deps),
+      ...auditHandlers(this.#deps),
       ...historyHandlers(this.#deps),
       ...deviceHistoryHandlers(this.#deps),
       ...bulkHandlers(this.#deps),
@@ -165,6 +167,10 @@ export class Control {
         if (snapshotBusy())
           throw new CapstanError('CONFLICT', 'a copy of the database is being written; rotate the master key when it is complete');
         const { renewed } = await masterKeys.rotate();
+        await engine.command(
+          { kind: 'audit' },
+          entryOf(auth, metadata, { action: 'rotateMasterKey', object: 'master key', after: { renewed } }),
+        );
         changed({ renewed });
         return masterKeyInfo(masterKeys.state, renewed);
       }),
@@ -172,6 +178,10 @@ export class Control {
         auth.operator(metadata);
         const changed = auth.auditor(log, metadata, 'PrepareMasterKey');
         const { id, file, lacking } = await this.#deps.masterKeys.prepare();
+        await engine.command(
+          { kind: 'audit' },
+          entryOf(auth, metadata, { action: 'prepareMasterKey', object: 'master key', after: { id } }),
+        );
         changed({ key: id });
         return { id, file, lacking: [...lacking] };
       }),
@@ -179,13 +189,19 @@ export class Control {
         auth.account(metadata);
         const hook = await engine.read('hook', id);
         // Checked again: the key may have been revoked in the meantime.
-        if (hook === null || hook.account !== auth.account(metadata)) throw webhookNotFound(id);
-        await engine.command({ kind: 'redeliver', webhook: id });
+        const owner = auth.account(metadata);
+        if (hook === null || hook.account !== owner) throw webhookNotFound(id);
+        await engine.command(
+          { kind: 'redeliver', webhook: id },
+          entryOf(auth, metadata, { action: 'redeliverWebhook', object: id, account: owner }),
+        );
         return {};
       }),
       getWebhookSecret: account('GetWebhookSecret', async (_request, owner) => ({ secret: await this.#deps.webhookSecrets.of(owner) })),
-      rotateWebhookSecret: account('RotateWebhookSecret', async (_request, owner) => {
-        const { secret, previousUntil } = await this.#deps.webhookSecrets.rotate(owner);
+      rotateWebhookSecret: unary(log, 'RotateWebhookSecret', async (_request, metadata) => {
+        const owner = auth.account(metadata);
+        const audit = entryOf(auth, metadata, { action: 'rotateWebhookSecret', object: 'webhook secret', account: owner });
+        const { secret, previousUntil } = await this.#deps.webhookSecrets.rotate(owner, audit);
         return { secret, ...(previousUntil === null ? {} : { previousUntilMs: BigInt(previousUntil) }) };
       }),
     } satisfies ControlServiceServer;

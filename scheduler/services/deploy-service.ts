@@ -20,6 +20,7 @@ import type { Answer } from '../core/effects.ts';
 import { type State, liveEndpoints } from '../core/state.ts';
 import { type DeploymentRow, environmentKey, type EnvironmentRow } from '../core/state/control-rows.ts';
 import type { EndpointRecord } from '../core/state/endpoints.ts';
+import { entryOf, settingsChange } from './audit.ts';
 import { unary } from './calls.ts';
 import type { ControlDeps } from './control-deps.ts';
 import type { Cipher } from '../secrets/cipher.ts';
@@ -60,6 +61,12 @@ export function deployHandlers(deps: ControlDeps): DeployHandlers {
     return { account, environment, gpus: settings.gpus, fleet, rules: accountRow(engine.state, account) };
   }
 
+  /** With the values of its environment: must not be logged. */
+  function specWithEnv(endpoint: EndpointRecord): EndpointSpec {
+    const encrypted = engine.state.releases.get(endpoint.config.release)?.envSealed ?? null;
+    return { ...specOf(engine.state, endpoint), env: encrypted === null ? {} : openEnv(cipher, endpoint.config, encrypted) };
+  }
+
   function deployed(answer: Answer): DeployResponse {
     if (answer.kind !== 'deployed') throw new CapstanError('INTERNAL', 'unexpected reply type');
     const { state: image } = engine;
@@ -88,21 +95,33 @@ export function deployHandlers(deps: ControlDeps): DeployHandlers {
         // The key may have been revoked in the meantime.
         auth.account(metadata);
       }
+      const former = inside(engine.state, account, environment);
+      const changes = specs.map((spec) => {
+        const known = former.find(({ config }) => config.name === spec.name);
+        return [spec.name, settingsChange(known === undefined ? null : specWithEnv(known), spec)] as const;
+      });
+      const audit = entryOf(auth, metadata, {
+        ...{ action: 'deploy', object: environment, account },
+        before: Object.fromEntries(changes.flatMap(([name, { before }]) => (before === null ? [] : [[name, before]]))),
+        after: { build: buildDigest.slice(0, 12), ...Object.fromEntries(changes.map(([name, { after }]) => [name, after])) },
+      });
       const endpoints = checked.map((endpoint) => encryptEnv(endpoint, cipher, { account, environment }));
-      return deployed(await engine.command({ kind: 'deploy', account, environment, build: buildDigest, endpoints }));
+      return deployed(await engine.command({ kind: 'deploy', account, environment, build: buildDigest, endpoints }, audit));
     }),
     updateEndpoint: call('UpdateEndpoint', async ({ endpointId, patch }, metadata) => {
       const endpoint = endpointNamed(engine.state, auth.account(metadata), 'default', endpointId);
       const { account, environment, id } = endpoint.config;
       const release = engine.state.releases.get(endpoint.config.release);
       const encrypted = release?.envSealed ?? null;
-      const env = encrypted === null ? {} : openEnv(cipher, endpoint.config, encrypted);
-      const spec = patched({ ...specOf(engine.state, endpoint), env }, patch);
+      const former = specWithEnv(endpoint);
+      const spec = patched(former, patch);
       const checked = checkEndpoint(spec, around(account, environment), patch?.env ?? {});
       // The same values encrypted again would be different bytes.
       const changed = encryptEnv(checked, cipher, { account, environment });
       const input = checked.envDigest === release?.envDigest ? { ...changed, envSealed: encrypted } : changed;
-      const [updated] = deployed(await engine.command({ kind: 'update-endpoint', endpoint: id, input })).endpoints;
+      const change = settingsChange(former, spec);
+      const audit = entryOf(auth, metadata, { action: 'updateEndpoint', object: `${environment}/${spec.name}`, account, ...change });
+      const [updated] = deployed(await engine.command({ kind: 'update-endpoint', endpoint: id, input }, audit)).endpoints;
       if (updated === undefined) throw new CapstanError('NOT_FOUND', `endpoint ${endpointId} does not exist`);
       return updated;
     }),
@@ -124,7 +143,13 @@ export function deployHandlers(deps: ControlDeps): DeployHandlers {
           ? wanted.map((name) => endpointNamed(engine.state, account, environment, name))
           : inside(engine.state, account, environment);
       const endpoints = [...new Set(found)].map((endpoint) => info(endpoint));
-      if (endpoints.length > 0) await engine.command({ kind: 'undeploy', account, endpoints: endpoints.map(({ id }) => id), stopJobs });
+      const audit = entryOf(auth, metadata, {
+        ...{ action: 'deleteEndpoints', object: environment, account },
+        before: { endpoints: found.map(({ config }) => config.name) },
+        after: { stopJobs },
+      });
+      if (endpoints.length > 0)
+        await engine.command({ kind: 'undeploy', account, endpoints: endpoints.map(({ id }) => id), stopJobs }, audit);
       return { endpoints };
     }),
     rollback: call('Rollback', async ({ environment: given, endpoint: wanted, build: digest }, metadata) => {
@@ -134,7 +159,9 @@ export function deployHandlers(deps: ControlDeps): DeployHandlers {
       mustBeEnvironment(image, account, environment);
       const endpoint = wanted === '' ? null : endpointNamed(image, account, environment, wanted).config.id;
       const build = digest === '' ? null : wholeDigest(historyOf(image, account, environment), digest);
-      return deployed(await engine.command({ kind: 'rollback', account, environment, endpoint, build }));
+      const object = wanted === '' ? environment : `${environment}/${wanted}`;
+      const audit = entryOf(auth, metadata, { action: 'rollback', object, account, after: { build: build?.slice(0, 12) ?? 'previous' } });
+      return deployed(await engine.command({ kind: 'rollback', account, environment, endpoint, build }, audit));
     }),
     listEnvironments: call('ListEnvironments', (_request, metadata) => {
       const { account, all, sees } = auth.reader(metadata);
@@ -145,13 +172,21 @@ export function deployHandlers(deps: ControlDeps): DeployHandlers {
     createEnvironment: call('CreateEnvironment', async ({ name }, metadata) => {
       const account = auth.account(metadata);
       checkName('name', name);
-      await engine.command({ kind: 'create-environment', account, environment: name });
+      await engine.command(
+        { kind: 'create-environment', account, environment: name },
+        entryOf(auth, metadata, { action: 'createEnvironment', object: name, account }),
+      );
       return environmentInfo(engine.state, mustBeEnvironment(engine.state, account, name));
     }),
     deleteEnvironment: call('DeleteEnvironment', async ({ name, force, stopJobs }, metadata) => {
       const account = auth.account(metadata);
       const endpoints = inside(engine.state, account, name).map((endpoint) => info(endpoint));
-      await engine.command({ kind: 'delete-environment', account, environment: name, force, stopJobs });
+      const audit = entryOf(auth, metadata, {
+        ...{ action: 'deleteEnvironment', object: name, account },
+        before: { endpoints: endpoints.map(({ spec }) => spec?.name) },
+        after: { force, stopJobs },
+      });
+      await engine.command({ kind: 'delete-environment', account, environment: name, force, stopJobs }, audit);
       return { endpoints };
     }),
     listBuilds: call('ListBuilds', ({ environment, endpoint: wanted }, metadata) => {

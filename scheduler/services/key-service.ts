@@ -21,6 +21,8 @@ import { accountExists, accountNotFound, keyId, keysOf } from '../core/control/k
 import { accountRow, bodyQuotaOf, buildQuotaOf, quotaOf } from '../core/endpoints/quotas.ts';
 import { hashKey } from '../secrets/hash.ts';
 import { DEFAULT_ACCOUNT } from './auth.ts';
+import type { AuditFacts } from '../core/audit.ts';
+import { entryOf } from './audit.ts';
 import { unary } from './calls.ts';
 import type { ControlDeps } from './control-deps.ts';
 import { checkName } from './deploy-rules.ts';
@@ -80,13 +82,15 @@ export function keyHandlers({ engine, auth, log, clock, uploads, cells }: Contro
     return wanted;
   }
 
-  async function create(request: CreateKeyRequest, account: string): Promise<CreateKeyResponse> {
+  async function create(request: CreateKeyRequest, account: string, metadata: Metadata): Promise<CreateKeyResponse> {
     if (keysOf(engine.state, account).length >= MAX_KEYS)
       throw new CapstanError('QUOTA_EXCEEDED', `keys: the account already has ${MAX_KEYS} keys; revoke some`, { field: 'name' });
     const text = newKeyText();
     const expiresAt = request.expiresInS === 0 ? null : now() + request.expiresInS * 1_000;
     const key = keyRow(text, { account, name: keyName(request.name), ...scopeOf(engine.state, account, request) }, now(), expiresAt);
-    await engine.command({ kind: 'put-key', key });
+    const { name, scope, endpoints, environment } = key;
+    const after = { id: keyId(key.hash), scope, endpoints, environment, expiresInS: request.expiresInS };
+    await engine.command({ kind: 'put-key', key }, entryOf(auth, metadata, { action: 'createApiKey', object: name, account, after }));
     const made = keyInfo(key);
     return { text, key: made };
   }
@@ -102,7 +106,7 @@ export function keyHandlers({ engine, auth, log, clock, uploads, cells }: Contro
           });
       }
       const changed = auth.auditor(log, metadata, 'CreateKey');
-      const made = await create(request, account);
+      const made = await create(request, account, metadata);
       changed({ account, key: made.key?.id, scope: request.scope });
       return made;
     }),
@@ -120,7 +124,11 @@ export function keyHandlers({ engine, auth, log, clock, uploads, cells }: Contro
       if (key.scope === KeyScope.OPERATOR && !auth.isOperator(metadata))
         throw onlyOperators('id', 'a key with the scope OPERATOR can be revoked only by');
       const changed = auth.auditor(log, metadata, 'RevokeKey');
-      await engine.command({ kind: 'revoke-key', hash: key.hash });
+      const before = { id: keyId(key.hash), scope: key.scope };
+      await engine.command(
+        { kind: 'revoke-key', hash: key.hash },
+        entryOf(auth, metadata, { action: 'revokeApiKey', object: key.name, account, before }),
+      );
       const revoked = keyInfo(key);
       changed({ account, key: revoked.id, scope: revoked.scope });
       return { key: revoked };
@@ -147,7 +155,9 @@ export function keyHandlers({ engine, auth, log, clock, uploads, cells }: Contro
         now(),
         null,
       );
-      await engine.command({ kind: 'put-account', account: id, quotas: quotasOf(quotas), rules, create: true, firstKey });
+      const wanted = quotasOf(quotas);
+      const audit = entryOf(auth, metadata, { action: 'createAccount', object: id, account: id, after: { ...wanted, ...rules } });
+      await engine.command({ kind: 'put-account', account: id, quotas: wanted, rules, create: true, firstKey }, audit);
       changed({ account: id, key: keyId(firstKey.hash) });
       return { account: info(id), keyText };
     }),
@@ -165,7 +175,11 @@ export function keyHandlers({ engine, auth, log, clock, uploads, cells }: Contro
       const rules = rulesOf(isolation, accountRow(engine.state, id));
       const isReset = isolation === undefined && Object.keys(wanted).length === 0;
       const quotas = isReset ? { workerQuota: null, buildQuota: null, bodyQuota: null } : wanted;
-      await engine.command({ kind: 'put-account', account: id, quotas, rules, create: false });
+      const row: AuditFacts = { ...accountRow(engine.state, id) };
+      const after: AuditFacts = { ...quotas, ...rules };
+      const before = Object.fromEntries(Object.keys(after).map((name) => [name, row[name] ?? null]));
+      const audit = entryOf(auth, metadata, { action: 'updateAccount', object: id, account: id, before, after });
+      await engine.command({ kind: 'put-account', account: id, quotas, rules, create: false }, audit);
       changed({ account: id, ...quotas, ...rules });
       return info(id);
     }),
@@ -177,7 +191,8 @@ export function keyHandlers({ engine, auth, log, clock, uploads, cells }: Contro
         });
       const changed = auth.auditor(log, metadata, 'DeleteAccount');
       const before = info(id);
-      await engine.command({ kind: 'delete-account', account: id, force, stopJobs });
+      const audit = entryOf(auth, metadata, { action: 'deleteAccount', object: id, after: { force, stopJobs } });
+      await engine.command({ kind: 'delete-account', account: id, force, stopJobs }, audit);
       changed({ account: id, force, stopJobs });
       return before;
     }),

@@ -71,6 +71,7 @@ export function serviceRules(auth: Authorizer): ServiceRules {
       listWebhooks: owner,
       redeliverWebhook: owner,
       getWebhookSecret: owner,
+      listAudit: owner,
       setSecret: { ...owner, messageBytes: 64 * KIB },
       deleteSecret: owner,
       addAlertChannel: owner,

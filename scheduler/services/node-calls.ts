@@ -11,6 +11,8 @@ import { DEFAULT_CELL, joinTokenText } from '../../lib/cells.ts';
 import { hashKey } from '../secrets/hash.ts';
 import type { Cells } from '../store/cells.ts';
 import type { Authorizer } from './auth.ts';
+import type { AuditEntry } from '../core/audit.ts';
+import { entryOf, type Change } from './audit.ts';
 import { unary } from './calls.ts';
 import { lastSeen, nodeInfo, tokenInfos } from './fleet-view.ts';
 import { machineTypes } from './machine-types.ts';
@@ -41,17 +43,23 @@ const DEFAULT_USES = 100;
 export function nodeCalls({ engine, auth, clock, log, cells, onNodeRemoved }: NodeCallDeps): NodeCalls {
   const operator = <Request, Reply>(
     name: string,
-    handler: (request: Request, changed: ReturnType<Authorizer['auditor']>) => Promise<Reply> | Reply,
+    handler: (
+      request: Request,
+      changed: ReturnType<Authorizer['auditor']>,
+      audit: (object: string, facts?: Pick<Change, 'before' | 'after'>) => AuditEntry,
+    ) => Promise<Reply> | Reply,
   ) =>
     unary<Request, Reply>(log, name, (request, metadata) => {
       auth.operator(metadata);
-      return handler(request, auth.auditor(log, metadata, name));
+      const action = `${name.charAt(0).toLowerCase()}${name.slice(1)}`;
+      return handler(request, auth.auditor(log, metadata, name), (object, facts) => entryOf(auth, metadata, { action, object, ...facts }));
     });
   const whole = (node: NodeRecord): NodeInfo => ({ ...nodeInfo(engine.state, node), ...lastSeen(node, clock.now()) });
   const shown = (id: string): { node?: NodeInfo } => {
     const node = engine.state.nodes.get(id);
     return node === undefined ? {} : { node: whole(node) };
   };
+  const nodeName = (id: string): string => engine.state.nodes.get(id)?.config.name ?? id;
   const tokenNamed = (id: string): JoinTokenInfo | undefined => tokenInfos(engine.state).find((token) => token.id === id);
   return {
     listNodes: unary(log, 'ListNodes', (request, metadata) => {
@@ -65,7 +73,7 @@ export function nodeCalls({ engine, auth, clock, log, cells, onNodeRemoved }: No
       auth.wholeReader(metadata);
       return { machineTypes: machineTypes(engine.state) };
     }),
-    createJoinToken: operator('CreateJoinToken', async ({ name, expiresInS, maxUses, neverExpires }, changed) => {
+    createJoinToken: operator('CreateJoinToken', async ({ name, expiresInS, maxUses, neverExpires }, changed, audit) => {
       if (name.length > LONGEST_TOKEN_NAME)
         throw new CapstanError('INVALID_ARGUMENT', `name: must have at most ${LONGEST_TOKEN_NAME} characters`, { field: 'name' });
       if (neverExpires && expiresInS !== 0)
@@ -73,29 +81,30 @@ export function nodeCalls({ engine, auth, clock, log, cells, onNodeRemoved }: No
       const joinToken = joinTokenText(cells?.own ?? DEFAULT_CELL, randomBytes(32).toString('hex'));
       const hash = hashKey(joinToken).toString('hex');
       const expiresInMs = neverExpires ? null : (expiresInS === 0 ? DEFAULT_EXPIRY_S : expiresInS) * 1_000;
-      await engine.command({ kind: 'put-join-token', hash, name, expiresInMs, maxUses: maxUses === 0 ? DEFAULT_USES : maxUses });
+      const token = { name, expiresInMs, maxUses: maxUses === 0 ? DEFAULT_USES : maxUses };
+      await engine.command({ kind: 'put-join-token', hash, ...token }, audit(tokenId(hash), { after: token }));
       changed({ token: tokenId(hash) });
       return { joinToken, id: tokenId(hash), token: tokenNamed(tokenId(hash)) };
     }),
     listJoinTokens: operator('ListJoinTokens', (request) => ({ tokens: pageOf(tokenInfos(engine.state), request) })),
-    revokeJoinToken: operator('RevokeJoinToken', async ({ id }, changed) => {
+    revokeJoinToken: operator('RevokeJoinToken', async ({ id }, changed, audit) => {
       const token = tokenNamed(id);
-      await engine.command({ kind: 'revoke-join-token', id });
+      await engine.command({ kind: 'revoke-join-token', id }, audit(id, { before: { name: token?.name } }));
       changed({ token: id });
       return { token };
     }),
-    drainNode: operator('DrainNode', async ({ nodeId }, changed) => {
-      await engine.command({ kind: 'drain-node', node: nodeId });
+    drainNode: operator('DrainNode', async ({ nodeId }, changed, audit) => {
+      await engine.command({ kind: 'drain-node', node: nodeId }, audit(nodeName(nodeId)));
       changed({ node: nodeId });
       return shown(nodeId);
     }),
-    resumeNode: operator('ResumeNode', async ({ nodeId }, changed) => {
-      await engine.command({ kind: 'resume-node', node: nodeId });
+    resumeNode: operator('ResumeNode', async ({ nodeId }, changed, audit) => {
+      await engine.command({ kind: 'resume-node', node: nodeId }, audit(nodeName(nodeId)));
       changed({ node: nodeId });
       return shown(nodeId);
     }),
-    removeNode: operator('RemoveNode', async ({ nodeId, force }, changed) => {
-      await engine.command({ kind: 'remove-node', node: nodeId, force });
+    removeNode: operator('RemoveNode', async ({ nodeId, force }, changed, audit) => {
+      await engine.command({ kind: 'remove-node', node: nodeId, force }, audit(nodeName(nodeId), { after: { force } }));
       changed({ node: nodeId, force });
       onNodeRemoved();
       return {};

@@ -7,6 +7,7 @@ import { places } from '../core/control/encryption.ts';
 import { secretNotFound, usersOf } from '../core/control/secrets.ts';
 import { secretKey, type SecretRow } from '../core/state/control-rows.ts';
 import type { State } from '../core/state.ts';
+import { entryOf } from './audit.ts';
 import { unary } from './calls.ts';
 import type { ControlDeps } from './control-deps.ts';
 import { checkName } from './deploy-rules.ts';
@@ -24,7 +25,9 @@ export function secretHandlers({ engine, auth, cipher, log }: ControlDeps): Secr
       const secret = { account, environment, name };
       // In one turn: a value that waits after its encryption might outlast its key.
       const encrypted = cipher.encrypt(value, places.secret(secret)).toString('base64');
-      await engine.command({ kind: 'put-secret', ...secret, encrypted });
+      const isNew = !engine.state.secrets.has(secretKey(secret));
+      const audit = entryOf(auth, metadata, { action: 'setSecret', object: objectOf(secret), account, after: { created: isNew } });
+      await engine.command({ kind: 'put-secret', ...secret, encrypted }, audit);
       changed({ account, environment, secret: name });
       return infoOf(engine.state, secret);
     }),
@@ -40,11 +43,16 @@ export function secretHandlers({ engine, auth, cipher, log }: ControlDeps): Secr
       const changed = auth.auditor(log, metadata, 'DeleteSecret');
       const secret = { account, environment, name };
       const before = infoOf(engine.state, secret);
-      await engine.command({ kind: 'delete-secret', ...secret });
+      const audit = entryOf(auth, metadata, { action: 'deleteSecret', object: objectOf(secret), account });
+      await engine.command({ kind: 'delete-secret', ...secret }, audit);
       changed({ account, environment, secret: name });
       return before;
     }),
   };
+}
+
+function objectOf({ environment, name }: Pick<SecretRow, 'environment' | 'name'>): string {
+  return environment === '' ? name : `${environment}/${name}`;
 }
 
 function checkSecret({ name, environment }: { readonly name: string; readonly environment: string }): void {

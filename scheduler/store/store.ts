@@ -66,6 +66,19 @@ export const controlKinds = [
 ] as const;
 export type ControlKind = (typeof controlKinds)[number];
 
+/**
+ * An entry of the audit log. It is put as a control row of the kind `audit`, with its batch, and the database moves it into a table of its
+ * own, which only grows: entries are removed {@link AUDIT_KEPT_MS} after their time, with later ones.
+ */
+export interface AuditRow {
+  /** `<account>/<time><random>`: in order of time within an account. */
+  readonly id: string;
+  /** JSON text (scheduler/core/audit.ts). */
+  readonly value: string;
+}
+
+export const AUDIT_KEPT_MS = 90 * 86_400_000;
+
 export interface ControlRow {
   readonly kind: ControlKind;
   readonly key: string;
@@ -157,7 +170,13 @@ export type Op =
       readonly to: Pick<HookHead, 'state' | 'dueAt' | 'tries' | 'error'> | null;
     }
   /** Writes (value) or removes (null) a control row whose version is `version - 1`; otherwise `conflict`. */
-  | { readonly kind: 'put'; readonly rowKind: ControlKind; readonly key: string; readonly version: number; readonly value: string | null };
+  | {
+      readonly kind: 'put';
+      readonly rowKind: ControlKind | 'audit';
+      readonly key: string;
+      readonly version: number;
+      readonly value: string | null;
+    };
 
 export type Outcome =
   /** `dropped`: blobs that a row named until now and that another row may still name; absent if there are none. */
@@ -280,6 +299,8 @@ export interface Reads {
   /** An endpoint's jobs with a position below `before`, newest first, without counting. Null for `state`: all. */
   newest(endpoint: string, state: StoredState | null, before: number, limit: number): JobRow[];
   control(kind: ControlKind, afterKey: string, limit: number): ControlRow[];
+  /** Entries of an account's audit log before an id, or from the last one on when it is empty, newest first. */
+  audit(account: string, beforeId: string, limit: number): AuditRow[];
   /**
    * Pending deliveries that are due, hosts ordered by their oldest delivery. A host with a long queue costs no more
    * than one with a single delivery. `nextAt`: when the first delivery that is not due yet becomes due.

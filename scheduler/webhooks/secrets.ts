@@ -1,4 +1,5 @@
 /** Signing secrets, one per account, created at first use and kept encrypted in the account's row. */
+import type { AuditEntry } from '../core/audit.ts';
 import type { AccountRow } from '../core/state/control-rows.ts';
 import { places } from '../core/control/encryption.ts';
 import type { Engine } from '../engine/engine.ts';
@@ -37,9 +38,9 @@ export class WebhookSecrets {
    * Creates a new secret; durable before it resolves. `previousUntil`: wall clock ms, null if there was no previous
    * one.
    */
-  async rotate(account: string): Promise<{ readonly secret: string; readonly previousUntil: number | null }> {
+  async rotate(account: string, audit: AuditEntry): Promise<{ readonly secret: string; readonly previousUntil: number | null }> {
     const secret = newSecret();
-    await this.#engine.command({ kind: 'rotate-webhook-secret', account, encrypted: this.#seal(account, secret) });
+    await this.#engine.command({ kind: 'rotate-webhook-secret', account, encrypted: this.#seal(account, secret) }, audit);
     return { secret, previousUntil: this.#previous(account)?.until ?? null };
   }
 

@@ -190,6 +190,7 @@ const cases: Readonly<
   'node token revoke': [{ args: [HOSTILE] }],
   'machine-types list': [{}],
   schedulers: [{}],
+  audit: [{}],
   'alerts list': [{}],
   'alerts add': [{ args: [HOSTILE] }],
   'alerts test': [{ args: [HOSTILE] }],

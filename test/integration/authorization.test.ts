@@ -101,6 +101,7 @@ const table: Readonly<Record<string, readonly Caller[]>> = {
   'ControlService/ListBuilds': wholeReaders,
   'ControlService/ListDeployments': wholeReaders,
   'ControlService/ListKeys': wholeReaders,
+  'ControlService/ListAudit': owners,
   'ControlService/ListSecrets': wholeReaders,
   'ControlService/ListAlertChannels': wholeReaders,
   'ControlService/GetAccount': wholeReaders,

@@ -45,6 +45,7 @@ const table: Readonly<Record<string, readonly Caller[]>> = {
   'query searchLogs': wholeReaders,
   'query webhooks': owners,
   'query webhookSecret': owners,
+  'query audit': owners,
   'query accounts': operators,
   'query joinTokens': operators,
   'query deviceHistory': operators,

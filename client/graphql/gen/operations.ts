@@ -118,6 +118,18 @@ export interface AlertChannelRow {
   readonly failure: string | null;
 }
 
+export interface AuditRow {
+  readonly at: string;
+  readonly id: string;
+  readonly key: string;
+  readonly keyName: string;
+  readonly address: string | null;
+  readonly action: string;
+  readonly object: string;
+  readonly before: unknown | null;
+  readonly after: unknown | null;
+}
+
 export interface EndpointFields {
   readonly id: string;
   readonly name: string;
@@ -565,6 +577,20 @@ export type RemoveAlertChannelVariables = {
 };
 export const REMOVE_ALERT_CHANNEL =
   'mutation RemoveAlertChannel($id:ID!){removed:removeAlertChannel(id:$id){id kind address wholeService createdAt open failure}}' as Operation<RemoveAlertChannelResult, RemoveAlertChannelVariables>;
+
+export interface ListAuditResult {
+  readonly audit: {
+    readonly entries: readonly AuditRow[];
+    readonly next: string | null;
+  };
+}
+export type ListAuditVariables = {
+  readonly account?: string | null | undefined;
+  readonly before?: string | null | undefined;
+  readonly limit?: number | null | undefined;
+};
+export const LIST_AUDIT =
+  'query ListAudit($account:ID$before:ID$limit:Int){audit(account:$account before:$before limit:$limit){entries{at id key keyName address action object before after}next}}' as Operation<ListAuditResult, ListAuditVariables>;
 
 export interface ListEndpointsResult {
   readonly endpoints: readonly EndpointFields[];

@@ -704,6 +704,23 @@ export interface Secret {
   readonly usedBy: readonly string[];
 }
 
+export interface AuditPage {
+  readonly entries: readonly AuditEntry[];
+  readonly next: string | null;
+}
+
+export interface AuditEntry {
+  readonly id: string;
+  readonly at: string;
+  readonly key: string;
+  readonly keyName: string;
+  readonly address: string | null;
+  readonly action: string;
+  readonly object: string;
+  readonly before: unknown | null;
+  readonly after: unknown | null;
+}
+
 export interface JoinToken {
   readonly id: string;
   readonly cell: string;
@@ -904,6 +921,12 @@ export interface WebhooksArguments {
 
 export interface ApiKeysArguments {
   readonly account?: string | null | undefined;
+}
+
+export interface AuditArguments {
+  readonly account?: string | null | undefined;
+  readonly before?: string | null | undefined;
+  readonly limit?: number | null | undefined;
 }
 
 export interface AccountsArguments {
@@ -1110,6 +1133,7 @@ export interface Root {
   readonly webhookSecret: () => Promise<string>;
   readonly secrets: () => Promise<readonly Secret[]>;
   readonly apiKeys: (args: ApiKeysArguments) => Promise<readonly ApiKey[]>;
+  readonly audit: (args: AuditArguments) => Promise<AuditPage>;
   readonly account: () => Promise<Account>;
   readonly accounts: (args: AccountsArguments) => Promise<readonly Account[]>;
   readonly cells: () => Promise<readonly Cell[]>;

@@ -66,6 +66,7 @@ export function graphqlRoutes(app: FastifyInstance, services: Services): void {
         keyElsewhere: ({ hash, cell, accountId }) =>
           hash.length === 0 ? Promise.resolve(undefined) : lookup.keyElsewhere(hash.toString('hex'), cell, accountId),
         timeoutMs: config.readTimeoutMs,
+        address: peerOfRequest(request.raw, proxies),
       }),
       addresses: { base: baseUrl(request, config, proxies), lbDomain: config.lbDomain, forWorker: isWorkerToken(text) },
       isOperator: key.scope === KeyScope.OPERATOR,

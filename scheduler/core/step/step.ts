@@ -57,7 +57,7 @@ const ROOM_LOOK_MS = 100;
 
 /** Applies one event. */
 export function step(state: State, event: CoreEvent, now: Now, result: StepResult): void {
-  const ctx = new StepContext(state, now, result);
+  const ctx = new StepContext(state, now, result, event.kind === 'command' ? event.audit : null);
   const { capacity } = state;
   apply(ctx, event);
   if (state.capacity !== capacity) scheduleUnplacedRetry(state, now);
@@ -197,6 +197,8 @@ function command(ctx: StepContext, call: number, asked: Command): void {
       return putWebhookSecret(ctx, call, asked);
     case 'rotate-webhook-secret':
       return rotateWebhookSecret(ctx, call, asked);
+    case 'audit':
+      return ctx.reply(call, { kind: 'done' });
     case 'put-secret':
       return putSecret(ctx, call, asked);
     case 'delete-secret':

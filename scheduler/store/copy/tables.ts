@@ -69,6 +69,7 @@ export const COPY_TABLES: readonly CopyTable[] = [
   table('history', 'endpoint:text step:int at:int value:text', 'endpoint step at', { isOfEndpoints: true }),
   table('queue_reasons', 'endpoint:text at:int reason:text detail:text', 'endpoint at', { isOfEndpoints: true }),
   table('device_history', 'node:text device:text at:int value:text', 'node device at'),
+  table('audit', 'id:text at:int value:text', 'id'),
   table('body_usage', 'account:text bytes:int', 'account', { isDerived: true }),
   table('inline_usage', 'endpoint:text account:text bytes:int', 'endpoint'),
 ];

@@ -63,6 +63,7 @@ export function readsOf(sql: ReturnType<typeof prepareAll>, now: () => number): 
     page: sql.pages.page,
     newest: sql.pages.newest,
     control: sql.control.list,
+    audit: sql.control.audit,
     hooks: sql.hooks.due,
     hook: sql.hooks.one,
     hookPage: sql.hooks.page,

@@ -17,7 +17,7 @@ export function fill(file: string): void {
   const { term } = engine.acquire(0, 'first', 1);
   engine.acquire(0, 'second', 1);
   const fence = { cell: 0, term: term + 1n };
-  const put = (rowKind: 'account' | 'key' | 'endpoint' | 'setting', key: string, value: unknown): Op => ({
+  const put = (rowKind: 'account' | 'key' | 'endpoint' | 'setting' | 'audit', key: string, value: unknown): Op => ({
     kind: 'put',
     rowKind,
     key,
@@ -29,6 +29,7 @@ export function fill(file: string): void {
     put('key', 'hash-1', { account: 'account-b', scope: 'KEY_SCOPE_ALL' }),
     put('endpoint', 'endpoint-a', { account: 'account-a' }),
     put('setting', 'master-key', { id: '12345678' }),
+    put('audit', `account-a/${START}00000000`, { at: START, account: 'account-a', action: 'deploy', object: AWKWARD }),
     submit(queued(1)),
     submit(queued(2, { priority: 1, hasS3: true, webhook: 'https://example.com/?a=b&c' }), { s3: new Uint8Array([0, 9, 10, 13, 92, 255]) }),
     submit(queued(3), { idempotency: { key: `key ${AWKWARD}`, bodyHash: new Uint8Array([1, 2]), expiresAt: START * 2 } }),

@@ -55,6 +55,7 @@ test('the texts of migrations that were released do not change', (t) => {
     '12 checked_payloads e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855',
     '13 device_history 360dc2c2d4ce0e10849fc65d2532651c548df8523b8f6ce1525b514f377f3718',
     '14 inline_usage 26c334790425dcd0eb78c09b4a72c141cc0a4ff589bda3eb4103dd497d4935a6',
+    '15 audit ddee7d81e17b2386d36271ba0b52d3b47fe69199c8fe6b5ab55b887a16e745f4',
   ]);
 });
 

@@ -1,6 +1,6 @@
 import test from 'ava';
 
-import { controlKinds, type ControlKind, type Op } from '../../../scheduler/store/store.ts';
+import { AUDIT_KEPT_MS, controlKinds, type ControlKind, type Op } from '../../../scheduler/store/store.ts';
 import { given, outcomes } from './jobs.ts';
 import type { Use } from './use.ts';
 
@@ -57,5 +57,30 @@ export function controlRules(name: string, use: Use): void {
     const { store, fence } = await use(t);
     await given(store, fence, ...controlKinds.map((kind) => put('x', 1, { kind }, kind)));
     for (const kind of controlKinds) t.is((await store.read('control', kind, '', 10))[0]?.value, JSON.stringify({ kind }));
+  });
+
+  test.serial(`${name}: an entry of the audit log comes with its batch and stays apart from control rows`, async (t) => {
+    const { store, fence } = await use(t);
+    const at = 1_700_000_000_000;
+    const entry = (account: string, time: number, n: number): Op => ({
+      ...{ kind: 'put', rowKind: 'audit', version: 1 },
+      ...{ key: `${account}/${time}${n}`, value: JSON.stringify({ at: time, account, n }) },
+    });
+    const ids = async (account: string, before = '', limit = 10) => (await store.read('audit', account, before, limit)).map(({ id }) => id);
+    t.deepEqual(await outcomes(store, fence, put('a', 1, 1), entry('x', at, 1), entry('x', at, 2), entry('x-y', at, 3), put('a', 9, 9)), [
+      ...['ok', 'ok', 'ok', 'ok', 'conflict'],
+    ]);
+    t.deepEqual(await store.read('control', 'audit' as ControlKind, '', 10), []);
+    t.deepEqual(await store.read('audit', 'x', '', 1), [{ id: `x/${at}2`, value: JSON.stringify({ at, account: 'x', n: 2 }) }]);
+    t.deepEqual(await ids('x'), [`x/${at}2`, `x/${at}1`]);
+    t.deepEqual(await ids('x', `x/${at}2`), [`x/${at}1`]);
+    t.deepEqual(await ids('x', '', 1), [`x/${at}2`]);
+    t.deepEqual(await ids('x-y'), [`x-y/${at}3`]);
+    t.deepEqual(await ids('y'), []);
+    // Entries older than the time for which they are kept go with later ones.
+    await given(store, fence, entry('x', at + AUDIT_KEPT_MS, 4));
+    t.is((await ids('x')).length, 3);
+    await given(store, fence, entry('other', at + AUDIT_KEPT_MS + 1, 5));
+    t.deepEqual(await ids('x'), [`x/${at + AUDIT_KEPT_MS}4`]);
   });
 }

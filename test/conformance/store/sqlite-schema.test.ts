@@ -138,5 +138,6 @@ test('landed migrations are as they were', (t) => {
     '12 inline usage 7164929c0a4f9266437df3b61ffdccd2660a78ef781ba3b7e5e52281878be58b',
     '13 open kinds 25a9c55aa538dd1ac59fceff9f8cd013e41f2328c597a7a47358bc11239101f8',
     '14 one name a column 3b08777186f8fb43ffdb96e03fcccac6bf24e3ac5deb59cd4184b6820816ea87',
+    '15 audit 82c7bc5dee47e2c63c70ec3da016eed996101fd8ecae6e02e49a56333b338f2e',
   ]);
 });

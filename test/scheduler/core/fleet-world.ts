@@ -6,6 +6,7 @@ import { WorkerState } from '../../../proto/gen/capstan/v1/common.ts';
 import { AttemptOutcome, Inventory, RefusalReason, WorkerStatus, type AgentEvent } from '../../../proto/gen/capstan/v1/nodes.ts';
 import type { CapstanError } from '../../../lib/errors.ts';
 import { StepResult, type Answer, type Effect } from '../../../scheduler/core/effects.ts';
+import type { AuditEntry } from '../../../scheduler/core/audit.ts';
 import type { Command, CoreEvent } from '../../../scheduler/core/events.ts';
 import type { State } from '../../../scheduler/core/state.ts';
 import type { EndpointRecord, EndpointInput } from '../../../scheduler/core/state/endpoints.ts';
@@ -33,6 +34,8 @@ export class FleetWorld {
   mono = 0;
   readonly running: Running[] = [];
   readonly effects: Effect[] = [];
+  /** Entries of the audit log. */
+  readonly audited: (AuditEntry & { readonly at: number })[] = [];
   readonly #settings: Settings;
   readonly #rows = new Map<string, ControlRow>();
   readonly #callbacks = new CallbackQueue();
@@ -67,9 +70,9 @@ export class FleetWorld {
     return { wall: 1_700_000_000_000 + this.mono, mono: this.mono };
   }
 
-  command(command: Command): Answer | CapstanError {
+  command(command: Command, audit: AuditEntry | null = null): Answer | CapstanError {
     const call = ++this.#calls;
-    this.event({ kind: 'command', call, command });
+    this.event({ kind: 'command', call, command, audit });
     const answer = this.effects.find((effect) => effect.kind === 'answer' && effect.call === call);
     if (answer?.kind !== 'answer') throw new Error('no answer');
     return answer.result;
@@ -347,6 +350,7 @@ export class FleetWorld {
     if (op.kind !== 'put') return { kind: 'ok' };
     const { rowKind, key, version, value } = op;
     if (value === null) this.#rows.delete(`${rowKind}/${key}`);
+    else if (rowKind === 'audit') this.audited.push(JSON.parse(value) as AuditEntry & { readonly at: number });
     else this.#rows.set(`${rowKind}/${key}`, { kind: rowKind, key, version, value });
     return { kind: 'ok' };
   }

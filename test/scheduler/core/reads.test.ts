@@ -57,7 +57,8 @@ test('a row read before a retry, whose job ended again by now, is read again, on
     return result.effects.map(({ effect }) => effect);
   };
   const readOf = (effects: readonly Effect[]) => effects.find((effect) => effect.kind === 'read-job')?.purpose;
-  const ask = (call: number, kind: 'retry' | 'cancel') => readOf(happens({ kind: 'command', call, command: { kind, endpoint, job: 'j' } }));
+  const ask = (call: number, kind: 'retry' | 'cancel') =>
+    readOf(happens({ kind: 'command', call, command: { kind, endpoint, job: 'j' }, audit: null }));
   const found = (token: number, state: 'FAILED' | 'IN_QUEUE' = 'FAILED') => {
     const job = { ...failedRow(endpoint, token), state };
     return { job, output: null, chunks: [], firstChunk: 0 };
@@ -66,7 +67,7 @@ test('a row read before a retry, whose job ended again by now, is read again, on
   if (retry === undefined || again === undefined || cancel === undefined) return void t.fail('nothing is read');
   happens({ kind: 'job-read', purpose: retry, found: found(1) });
   t.is(world.image.jobs.get('j')?.token, 2);
-  happens({ kind: 'command', call: 4, command: { kind: 'cancel', endpoint, job: 'j' } });
+  happens({ kind: 'command', call: 4, command: { kind: 'cancel', endpoint, job: 'j' }, audit: null });
   t.is(world.endpoint(endpoint).lanes[0].count, 0);
 
   const second = readOf(happens({ kind: 'job-read', purpose: again, found: found(1) }));

@@ -37,7 +37,7 @@ test('a repeated submission whose number another request took leaves each reques
   // The waiter of the submission has its usage still, and is answered with the next job of that name.
   happens({ kind: 'abandon', ref });
   happens({ ...submit, ref: { channel: 9, request: 2 }, idempotency: null });
-  happens({ kind: 'command', call: 1, command: { kind: 'cancel', endpoint: a, job: 'again' } });
+  happens({ kind: 'command', call: 1, command: { kind: 'cancel', endpoint: a, job: 'again' }, audit: null });
   const usages = result.effects.flatMap(({ effect }): Usage[] => (effect.kind === 'reply' && effect.usage !== null ? [effect.usage] : []));
   t.notThrows(() => happens({ kind: 'replied', usages }));
   const open = [a, b].flatMap((id) => [...world.endpoint(id).usage].map(([operation, usage]) => [operation, usage.open]));

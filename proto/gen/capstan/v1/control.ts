@@ -1386,6 +1386,39 @@ export interface SecretInfo {
   usedBy: string[];
 }
 
+export interface ListAuditRequest {
+  /** Empty: the caller's. Changes of hosts, cells and the service itself are in that of the account `default`. */
+  account: string;
+  /** To continue a page; empty for the newest entries. */
+  beforeId: string;
+  /** 1 to 1000; 0: 100. */
+  limit: number;
+}
+
+export interface ListAuditResponse {
+  entries: AuditEntry[];
+  /** Empty on the last page. */
+  nextBeforeId: string;
+}
+
+export interface AuditEntry {
+  id: string;
+  /** Wall clock, ms since 1970. */
+  atMs: bigint;
+  account: string;
+  /** Id of the key that made the change, and its name then. */
+  key: string;
+  keyName: string;
+  /** The caller's, as the gateway saw it; empty if it is not known. */
+  address: string;
+  /** The call, such as `setSecret`. */
+  action: string;
+  object: string;
+  /** What was and is different, JSON objects; empty where there is nothing to say. Values of variables and secrets are in neither. */
+  beforeJson: string;
+  afterJson: string;
+}
+
 export interface StartWorkerRequest {
   /** Id or name in the environment `default`. */
   endpointId: string;
@@ -9298,6 +9331,329 @@ export const SecretInfo: MessageFns<SecretInfo> = {
       ? BigInt(object.changedAtMs)
       : 0n;
     message.usedBy = object.usedBy?.map((e) => e) || [];
+    return message;
+  },
+};
+
+function createBaseListAuditRequest(): ListAuditRequest {
+  return { account: "", beforeId: "", limit: 0 };
+}
+
+export const ListAuditRequest: MessageFns<ListAuditRequest> = {
+  encode(message: ListAuditRequest, writer: BinaryWriter = new BinaryWriter()): BinaryWriter {
+    if (message.account !== "") {
+      writer.uint32(10).string(message.account);
+    }
+    if (message.beforeId !== "") {
+      writer.uint32(18).string(message.beforeId);
+    }
+    if (message.limit !== 0) {
+      writer.uint32(24).uint32(message.limit);
+    }
+    return writer;
+  },
+
+  decode(input: BinaryReader | Uint8Array, length?: number): ListAuditRequest {
+    const reader = input instanceof BinaryReader ? input : new BinaryReader(input);
+    const previousRecursionDepth = (reader as any).__tsProtoDecodeDepth ?? 0;
+    if (previousRecursionDepth >= 100) {
+      throw new globalThis.Error("protobuf decode recursion limit exceeded");
+    }
+    (reader as any).__tsProtoDecodeDepth = previousRecursionDepth + 1;
+    try {
+      const end = length === undefined ? reader.len : reader.pos + length;
+      const message = createBaseListAuditRequest();
+      while (reader.pos < end) {
+        const tag = reader.uint32();
+        switch (tag >>> 3) {
+          case 1: {
+            if (tag !== 10) {
+              break;
+            }
+
+            message.account = reader.string();
+            continue;
+          }
+          case 2: {
+            if (tag !== 18) {
+              break;
+            }
+
+            message.beforeId = reader.string();
+            continue;
+          }
+          case 3: {
+            if (tag !== 24) {
+              break;
+            }
+
+            message.limit = reader.uint32();
+            continue;
+          }
+        }
+        if ((tag & 7) === 4 || tag === 0) {
+          break;
+        }
+        reader.skip(tag & 7);
+      }
+      return message;
+    } finally {
+      (reader as any).__tsProtoDecodeDepth = previousRecursionDepth;
+    }
+  },
+
+  create(base?: DeepPartial<ListAuditRequest>): ListAuditRequest {
+    return ListAuditRequest.fromPartial(base ?? {});
+  },
+  fromPartial(object: DeepPartial<ListAuditRequest>): ListAuditRequest {
+    const message = createBaseListAuditRequest();
+    message.account = object.account ?? "";
+    message.beforeId = object.beforeId ?? "";
+    message.limit = object.limit ?? 0;
+    return message;
+  },
+};
+
+function createBaseListAuditResponse(): ListAuditResponse {
+  return { entries: [], nextBeforeId: "" };
+}
+
+export const ListAuditResponse: MessageFns<ListAuditResponse> = {
+  encode(message: ListAuditResponse, writer: BinaryWriter = new BinaryWriter()): BinaryWriter {
+    for (const v of message.entries) {
+      AuditEntry.encode(v!, writer.uint32(10).fork()).join();
+    }
+    if (message.nextBeforeId !== "") {
+      writer.uint32(18).string(message.nextBeforeId);
+    }
+    return writer;
+  },
+
+  decode(input: BinaryReader | Uint8Array, length?: number): ListAuditResponse {
+    const reader = input instanceof BinaryReader ? input : new BinaryReader(input);
+    const previousRecursionDepth = (reader as any).__tsProtoDecodeDepth ?? 0;
+    if (previousRecursionDepth >= 100) {
+      throw new globalThis.Error("protobuf decode recursion limit exceeded");
+    }
+    (reader as any).__tsProtoDecodeDepth = previousRecursionDepth + 1;
+    try {
+      const end = length === undefined ? reader.len : reader.pos + length;
+      const message = createBaseListAuditResponse();
+      while (reader.pos < end) {
+        const tag = reader.uint32();
+        switch (tag >>> 3) {
+          case 1: {
+            if (tag !== 10) {
+              break;
+            }
+
+            message.entries.push(AuditEntry.decode(reader, reader.uint32()));
+            continue;
+          }
+          case 2: {
+            if (tag !== 18) {
+              break;
+            }
+
+            message.nextBeforeId = reader.string();
+            continue;
+          }
+        }
+        if ((tag & 7) === 4 || tag === 0) {
+          break;
+        }
+        reader.skip(tag & 7);
+      }
+      return message;
+    } finally {
+      (reader as any).__tsProtoDecodeDepth = previousRecursionDepth;
+    }
+  },
+
+  create(base?: DeepPartial<ListAuditResponse>): ListAuditResponse {
+    return ListAuditResponse.fromPartial(base ?? {});
+  },
+  fromPartial(object: DeepPartial<ListAuditResponse>): ListAuditResponse {
+    const message = createBaseListAuditResponse();
+    message.entries = object.entries?.map((e) => AuditEntry.fromPartial(e)) || [];
+    message.nextBeforeId = object.nextBeforeId ?? "";
+    return message;
+  },
+};
+
+function createBaseAuditEntry(): AuditEntry {
+  return {
+    id: "",
+    atMs: 0n,
+    account: "",
+    key: "",
+    keyName: "",
+    address: "",
+    action: "",
+    object: "",
+    beforeJson: "",
+    afterJson: "",
+  };
+}
+
+export const AuditEntry: MessageFns<AuditEntry> = {
+  encode(message: AuditEntry, writer: BinaryWriter = new BinaryWriter()): BinaryWriter {
+    if (message.id !== "") {
+      writer.uint32(10).string(message.id);
+    }
+    if (message.atMs !== 0n) {
+      if (BigInt.asIntN(64, message.atMs) !== message.atMs) {
+        throw new globalThis.Error("value provided for field message.atMs of type int64 too large");
+      }
+      writer.uint32(16).int64(message.atMs);
+    }
+    if (message.account !== "") {
+      writer.uint32(26).string(message.account);
+    }
+    if (message.key !== "") {
+      writer.uint32(34).string(message.key);
+    }
+    if (message.keyName !== "") {
+      writer.uint32(42).string(message.keyName);
+    }
+    if (message.address !== "") {
+      writer.uint32(50).string(message.address);
+    }
+    if (message.action !== "") {
+      writer.uint32(58).string(message.action);
+    }
+    if (message.object !== "") {
+      writer.uint32(66).string(message.object);
+    }
+    if (message.beforeJson !== "") {
+      writer.uint32(74).string(message.beforeJson);
+    }
+    if (message.afterJson !== "") {
+      writer.uint32(82).string(message.afterJson);
+    }
+    return writer;
+  },
+
+  decode(input: BinaryReader | Uint8Array, length?: number): AuditEntry {
+    const reader = input instanceof BinaryReader ? input : new BinaryReader(input);
+    const previousRecursionDepth = (reader as any).__tsProtoDecodeDepth ?? 0;
+    if (previousRecursionDepth >= 100) {
+      throw new globalThis.Error("protobuf decode recursion limit exceeded");
+    }
+    (reader as any).__tsProtoDecodeDepth = previousRecursionDepth + 1;
+    try {
+      const end = length === undefined ? reader.len : reader.pos + length;
+      const message = createBaseAuditEntry();
+      while (reader.pos < end) {
+        const tag = reader.uint32();
+        switch (tag >>> 3) {
+          case 1: {
+            if (tag !== 10) {
+              break;
+            }
+
+            message.id = reader.string();
+            continue;
+          }
+          case 2: {
+            if (tag !== 16) {
+              break;
+            }
+
+            message.atMs = reader.int64() as bigint;
+            continue;
+          }
+          case 3: {
+            if (tag !== 26) {
+              break;
+            }
+
+            message.account = reader.string();
+            continue;
+          }
+          case 4: {
+            if (tag !== 34) {
+              break;
+            }
+
+            message.key = reader.string();
+            continue;
+          }
+          case 5: {
+            if (tag !== 42) {
+              break;
+            }
+
+            message.keyName = reader.string();
+            continue;
+          }
+          case 6: {
+            if (tag !== 50) {
+              break;
+            }
+
+            message.address = reader.string();
+            continue;
+          }
+          case 7: {
+            if (tag !== 58) {
+              break;
+            }
+
+            message.action = reader.string();
+            continue;
+          }
+          case 8: {
+            if (tag !== 66) {
+              break;
+            }
+
+            message.object = reader.string();
+            continue;
+          }
+          case 9: {
+            if (tag !== 74) {
+              break;
+            }
+
+            message.beforeJson = reader.string();
+            continue;
+          }
+          case 10: {
+            if (tag !== 82) {
+              break;
+            }
+
+            message.afterJson = reader.string();
+            continue;
+          }
+        }
+        if ((tag & 7) === 4 || tag === 0) {
+          break;
+        }
+        reader.skip(tag & 7);
+      }
+      return message;
+    } finally {
+      (reader as any).__tsProtoDecodeDepth = previousRecursionDepth;
+    }
+  },
+
+  create(base?: DeepPartial<AuditEntry>): AuditEntry {
+    return AuditEntry.fromPartial(base ?? {});
+  },
+  fromPartial(object: DeepPartial<AuditEntry>): AuditEntry {
+    const message = createBaseAuditEntry();
+    message.id = object.id ?? "";
+    message.atMs = (object.atMs !== undefined && object.atMs !== null) ? BigInt(object.atMs) : 0n;
+    message.account = object.account ?? "";
+    message.key = object.key ?? "";
+    message.keyName = object.keyName ?? "";
+    message.address = object.address ?? "";
+    message.action = object.action ?? "";
+    message.object = object.object ?? "";
+    message.beforeJson = object.beforeJson ?? "";
+    message.afterJson = object.afterJson ?? "";
     return message;
   },
 };
@@ -18119,6 +18475,16 @@ export const ControlServiceService = {
     responseSerialize: (value: SecretInfo): Buffer => Buffer.from(SecretInfo.encode(value).finish()),
     responseDeserialize: (value: Buffer): SecretInfo => SecretInfo.decode(value),
   },
+  /** Who changed what, newest first. Requires a key that owns the account; another account requires the scope OPERATOR. */
+  listAudit: {
+    path: "/capstan.v1.ControlService/ListAudit" as const,
+    requestStream: false as const,
+    responseStream: false as const,
+    requestSerialize: (value: ListAuditRequest): Buffer => Buffer.from(ListAuditRequest.encode(value).finish()),
+    requestDeserialize: (value: Buffer): ListAuditRequest => ListAuditRequest.decode(value),
+    responseSerialize: (value: ListAuditResponse): Buffer => Buffer.from(ListAuditResponse.encode(value).finish()),
+    responseDeserialize: (value: Buffer): ListAuditResponse => ListAuditResponse.decode(value),
+  },
   /**
    * Requires the scope OPERATOR. Writes a consistent copy of the queue's database into the data folder while
    * everything serves, in place of the last one. CONFLICT while another is being written, or where
@@ -18341,6 +18707,8 @@ export interface ControlServiceServer extends UntypedServiceImplementation {
   listSecrets: handleUnaryCall<ListSecretsRequest, ListSecretsResponse>;
   /** CONFLICT while endpoints use it. Returns it as it was. */
   deleteSecret: handleUnaryCall<DeleteSecretRequest, SecretInfo>;
+  /** Who changed what, newest first. Requires a key that owns the account; another account requires the scope OPERATOR. */
+  listAudit: handleUnaryCall<ListAuditRequest, ListAuditResponse>;
   /**
    * Requires the scope OPERATOR. Writes a consistent copy of the queue's database into the data folder while
    * everything serves, in place of the last one. CONFLICT while another is being written, or where
@@ -19400,6 +19768,22 @@ export interface ControlServiceClient extends Client {
     metadata: Metadata,
     options: Partial<CallOptions>,
     callback: (error: ServiceError | null, response: SecretInfo) => void,
+  ): ClientUnaryCall;
+  /** Who changed what, newest first. Requires a key that owns the account; another account requires the scope OPERATOR. */
+  listAudit(
+    request: ListAuditRequest,
+    callback: (error: ServiceError | null, response: ListAuditResponse) => void,
+  ): ClientUnaryCall;
+  listAudit(
+    request: ListAuditRequest,
+    metadata: Metadata,
+    callback: (error: ServiceError | null, response: ListAuditResponse) => void,
+  ): ClientUnaryCall;
+  listAudit(
+    request: ListAuditRequest,
+    metadata: Metadata,
+    options: Partial<CallOptions>,
+    callback: (error: ServiceError | null, response: ListAuditResponse) => void,
   ): ClientUnaryCall;
   /**
    * Requires the scope OPERATOR. Writes a consistent copy of the queue's database into the data folder while

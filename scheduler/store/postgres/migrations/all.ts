@@ -11,6 +11,7 @@ import { openReaders } from './0011_open_readers.ts';
 import { timelines } from './0010_timelines.ts';
 import { uncheckedJobs } from './0009_unchecked_jobs.ts';
 import { deviceHistory } from './0013_device_history.ts';
+import { audit } from './0015_audit.ts';
 import { inlineUsage } from './0014_inline_usage.ts';
 import { finerTerms } from './0006_finer_terms.ts';
 
@@ -30,4 +31,5 @@ export const migrations: readonly Migration[] = [
   checkedPayloads,
   deviceHistory,
   inlineUsage,
+  audit,
 ];

@@ -11,6 +11,7 @@ import { deviceHistory } from './0011_device_history.ts';
 import { inlineUsage } from './0012_inline_usage.ts';
 import { openKinds } from './0013_open_kinds.ts';
 import { oneNameAColumn } from './0014_one_name_a_column.ts';
+import { audit } from './0015_audit.ts';
 import { timelines } from './0009_timelines.ts';
 import type { Migration } from './migration.ts';
 
@@ -30,4 +31,5 @@ export const migrations: readonly Migration[] = [
   inlineUsage,
   openKinds,
   oneNameAColumn,
+  audit,
 ];

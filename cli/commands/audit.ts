@@ -1,0 +1,75 @@
+import { CapstanError } from '../../lib/errors.ts';
+import { printResult, type Command } from '../command/command.ts';
+import { flagOption, textOption } from '../../terminal/options.ts';
+import { GATEWAY_SETTINGS, readSettings } from '../../terminal/config.ts';
+import { connect } from '../../client/gateway.ts';
+import type { AuditRow } from '../api/audit.ts';
+import { ageOf } from '../../terminal/age.ts';
+import { renderTable } from '../../terminal/table.ts';
+
+const PAGE = 1_000;
+const DEFAULT_LIMIT = 50;
+
+/** `capstan audit`: who changed what. */
+export const audit: Command = {
+  name: 'audit',
+  summary: 'Show who changed what in the account, newest first. Entries are kept for 90 days.',
+  options: [
+    { flags: '--limit <entries>', description: 'entries to show', default: String(DEFAULT_LIMIT) },
+    { flags: '--all', description: 'all entries' },
+    { flags: '--ndjson', description: 'one JSON object a line, for export' },
+    { flags: '--account <account>', description: 'log of another account; requires an operator key', default: 'your own' },
+  ],
+  settings: GATEWAY_SETTINGS,
+  json: true,
+  examples: ['audit', 'audit --all --ndjson > audit.ndjson'],
+  async run(invocation) {
+    const { options, env, terminal } = invocation;
+    const client = await connect(readSettings(options, env), env);
+    const account = textOption(options, 'account') ?? null;
+    const isNdjson = flagOption(options, 'ndjson');
+    const wanted = flagOption(options, 'all') ? Number.POSITIVE_INFINITY : readLimit(textOption(options, 'limit'));
+    const { auditPage } = await import('../api/audit.ts');
+    const rows: AuditRow[] = [];
+    let count = 0;
+    for (let before: string | null = null; count < wanted;) {
+      const { entries, next }: Awaited<ReturnType<typeof auditPage>> = await auditPage(client, {
+        ...{ account, before },
+        limit: Math.min(PAGE, wanted - count),
+      });
+      count += entries.length;
+      if (isNdjson) for (const entry of entries) terminal.data(JSON.stringify(entry));
+      else rows.push(...entries);
+      if (next === null) break;
+      before = next;
+    }
+    if (isNdjson) return;
+    printResult(invocation, rows, () => {
+      const cells = rows.map((row) => [
+        `${ageOf(row.at)} ago`,
+        row.keyName === '' ? row.key : row.keyName,
+        row.address ?? '',
+        row.action,
+        row.object,
+        changeOf(row),
+      ]);
+      terminal.data(renderTable(['WHEN', 'KEY', 'FROM', 'ACTION', 'OBJECT', 'CHANGE'], cells));
+    });
+  },
+};
+
+function readLimit(given: string | undefined): number {
+  if (given === undefined) return DEFAULT_LIMIT;
+  const limit = Number(given);
+  if (Number.isSafeInteger(limit) && limit >= 1) return limit;
+  throw new CapstanError('INVALID_ARGUMENT', '--limit: must be a whole number of at least 1', { field: 'limit' });
+}
+
+const LONGEST = 120;
+
+/** The change in one line. */
+function changeOf({ before, after }: AuditRow): string {
+  const texts = [before, after].map((facts) => (facts === null ? '' : JSON.stringify(facts)));
+  const text = texts.filter((each) => each !== '').join(' → ');
+  return text.length > LONGEST ? `${text.slice(0, LONGEST - 1)}…` : text;
+}
