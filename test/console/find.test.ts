@@ -123,7 +123,7 @@ serial(`a cold start is told as one and a warm one is not; worker and node are l
   t.is((await stack.ended(idOf('words'), warm)).workerId, workerId, 'the same worker');
   await signIn(page, stack.url, stack.apiKey, `/console/endpoints/${idOf('words')}/jobs/${cold}`);
   const timeline = page.getByRole('region', { name: 'Timeline' });
-  const bars = timeline.getByRole('list', { name: 'Spans of time' });
+  const bars = timeline.getByRole('group', { name: 'Spans of time' });
   await timeline.getByText(/^Cold start: this worker was ready /).waitFor();
   for (const label of ['Wait', 'Start: build', 'Start: process', 'Start: module', 'Attempt 1'])
     await bars.getByText(label, { exact: true }).waitFor();

@@ -12,17 +12,17 @@ export function Gantt({ job, of }: { job: Job; of: Answer['endpoint'] }): JSX.El
   const span = Math.max(1, ...bars.map(({ to }) => to - first));
   const share = (ms: number): string => `${((100 * Math.max(0, ms)) / span).toFixed(2)}%`;
   return (
-    <ul class="gantt" aria-label="Spans of time">
+    <div class="gantt" role="group" aria-label="Spans of time">
       {bars.map(({ label, from, to, tone }, i) => (
         // Several bars may say the same.
-        <li key={i}>
+        <div key={i}>
           <Text of={label} />
           <svg aria-hidden="true" height="14" width="100%">
             <rect class={tone} x={share(from - first)} width={share(to - from)} height="14" />
           </svg>
           <span class="muted">{duration(Math.max(0, to - from))}</span>
-        </li>
+        </div>
       ))}
-    </ul>
+    </div>
   );
 }
