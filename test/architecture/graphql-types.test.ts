@@ -39,7 +39,7 @@ test('no resolver returns an object without its type', (t) => {
 });
 
 test('no command of the tool writes an operation or its shapes by hand', (t) => {
-  const files = globSync('cli/**/*.ts', { cwd: root }).filter((file) => !file.includes('/gen/'));
+  const files = globSync('{cli,client}/**/*.ts', { cwd: root }).filter((file) => !file.includes('/gen/'));
   t.deepEqual(
     files.filter((file) => /['"`](query|mutation)? ?(\([^)]*\) ?)?\{ ?\w+|\.query</.test(readFileSync(join(root, file), 'utf8'))),
     [],
