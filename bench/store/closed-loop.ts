@@ -2,7 +2,7 @@
  * A closed loop on a store: `inFlight` jobs each go through submit → lease → finish, in the batches of group commit. The operations
  * gathered during the commit of one batch form the next. The next step of a job starts when the outcome of the previous one has arrived.
  */
-import type { Fence, Op, Store } from '../../scheduler/store/store.ts';
+import type { Fence, Op, Store } from '../../scheduler/core/ports/store.ts';
 import { deliveredOp, finishOp, finishWithWebhookOp, leaseOp, submitOp } from './load.ts';
 
 /** Position in the queue of one store. */

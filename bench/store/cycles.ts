@@ -18,7 +18,7 @@ import { parseArgs } from 'node:util';
 
 import { openPostgresStore, type PostgresStore } from '../../scheduler/store/postgres/client.ts';
 import { openSqliteStore } from '../../scheduler/store/sqlite/client.ts';
-import type { Fence, Store } from '../../scheduler/store/store.ts';
+import type { Fence, Store } from '../../scheduler/core/ports/store.ts';
 import { fill, run, type Queue, type Run } from './closed-loop.ts';
 import { startGraphileWorker, type Peer } from './graphile-worker.ts';
 import { median } from './load.ts';

@@ -1,6 +1,6 @@
 /** Jobs and operations for the store's measurements, in the scheduler's form: they share no objects. */
 
-import type { JobRow, Op } from '../../scheduler/store/store.ts';
+import type { JobRow, Op } from '../../scheduler/core/ports/store.ts';
 
 const DAY = 86_400_000;
 const HALF_HOUR = 1_800_000;

@@ -13,7 +13,7 @@ import { parseArgs } from 'node:util';
 import { Client } from 'pg';
 
 import { openPostgresStore } from '../../scheduler/store/postgres/client.ts';
-import type { Store } from '../../scheduler/store/store.ts';
+import type { Store } from '../../scheduler/core/ports/store.ts';
 import { fill, run } from './closed-loop.ts';
 
 /** Waiting jobs throughout. */

@@ -9,7 +9,7 @@ import { parseArgs } from 'node:util';
 import { Worker } from 'node:worker_threads';
 
 import { packBatch } from '../../scheduler/store/sqlite/packing/batches.ts';
-import type { Op } from '../../scheduler/store/store.ts';
+import type { Op } from '../../scheduler/core/ports/store.ts';
 import { finishOp, leaseOp, median, requeueOp, submitOp } from './load.ts';
 
 const BATCH_SIZE = 64;

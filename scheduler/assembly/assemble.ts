@@ -54,7 +54,7 @@ import { OwnershipStatus } from '../standing.ts';
 import type { Cells } from '../store/cells.ts';
 import { openStore } from './open-store.ts';
 import type { Snapshot, Snapshots } from '../store/snapshots.ts';
-import type { Store } from '../store/store.ts';
+import type { Store } from '../core/ports/store.ts';
 import { recordEndedWait, recordWait } from '../telemetry/job-spans.ts';
 import type { Resolve } from '../webhooks/resolver.ts';
 import { WebhookSecrets } from '../webhooks/secrets.ts';

@@ -3,7 +3,7 @@ import type { CapstanError } from '../../lib/errors.ts';
 import type { BlobServiceServer } from '../../proto/gen/capstan/v1/blobs.ts';
 import type { BlobStore } from '../blobs/blob-store.ts';
 import { BodyRemover } from '../blobs/body-remover.ts';
-import { isBodyId } from '../blobs/body-id.ts';
+import { isBodyId } from '../../lib/body-id.ts';
 import { buildId } from '../blobs/ids.ts';
 import { openBlobs, type OpenedBlobs } from '../blobs/open.ts';
 import type { StoreMark } from '../blobs/store-mark.ts';
@@ -17,7 +17,7 @@ import type { Engine, EngineLog } from '../engine/engine.ts';
 import type { DiskWatch } from '../files/disk-watch.ts';
 import type { PayloadKeys } from '../secrets/payload-keys.ts';
 import type { Authorizer } from '../services/auth.ts';
-import type { Store } from '../store/store.ts';
+import type { Store } from '../core/ports/store.ts';
 
 const SWEEP_INTERVAL_MS = 600_000;
 

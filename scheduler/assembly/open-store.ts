@@ -13,7 +13,7 @@ import type { Cells } from '../store/cells.ts';
 import type { HistoryStore } from '../store/history.ts';
 import type { DeviceHistoryStore } from '../store/device-history.ts';
 import type { QueueReasonStore } from '../store/queue-reasons.ts';
-import type { Store } from '../store/store.ts';
+import type { Store } from '../core/ports/store.ts';
 import type { StoreWatcher } from '../store/store-watcher.ts';
 
 export interface OpenedStore {

@@ -10,7 +10,7 @@ import type { Clock } from '../engine/clock.ts';
 import type { Engine, EngineLog } from '../engine/engine.ts';
 import type { SchedulerMetrics } from '../metrics/metrics.ts';
 import { DEFAULT_ACCOUNT } from '../services/auth.ts';
-import type { Store } from '../store/store.ts';
+import type { Store } from '../core/ports/store.ts';
 import { webhookSpan } from '../telemetry/job-spans.ts';
 import { AddressGuard, parseAllowList } from '../webhooks/guard.ts';
 import { systemResolver, type Resolve } from '../webhooks/resolver.ts';

@@ -5,7 +5,7 @@
  * none does, it is deleted. The list is in memory: the sweep of orphans finds what a crash leaves behind.
  */
 import type { BlobStore } from './blob-store.ts';
-import { isBodyId } from './body-id.ts';
+import { isBodyId } from '../../lib/body-id.ts';
 
 /** A blob waits for at least this time and at most twice this time, ms. */
 const WAIT_MS = 10_000;

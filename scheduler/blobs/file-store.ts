@@ -15,7 +15,7 @@ import { isErrno } from '../../lib/to-error.ts';
 import type { PayloadKeys } from '../secrets/payload-keys.ts';
 import { HEAD_BYTES, openedPieces, PayloadCipher, type Opening } from '../store/payload-cipher.ts';
 import { digestOf, PIECE_BYTES, receive, writeWhole, type Stored } from './blob-file.ts';
-import { digestOfBody, isEncryptedBody } from './body-id.ts';
+import { digestOfBody, isEncryptedBody } from '../../lib/body-id.ts';
 import { blobNotFound, blobPath, bodyDamaged, buildId, checkDigest, lengthOf, maxBytes, newBodyId, type BlobKind } from './ids.ts';
 import { PutTimes } from './put-times.ts';
 

@@ -7,7 +7,7 @@ import { randomBytes } from 'node:crypto';
 import { ARTIFACT_LIMITS } from '../../lib/artifact-limits.ts';
 import { CapstanError } from '../../lib/errors.ts';
 import { ENCRYPTION_OVERHEAD } from '../store/payload-cipher.ts';
-import { ENCRYPTED_END, isBodyId, isEncryptedBody } from './body-id.ts';
+import { ENCRYPTED_END, isBodyId, isEncryptedBody } from '../../lib/body-id.ts';
 
 export type BlobKind = 'build' | 'body';
 

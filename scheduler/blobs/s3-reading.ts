@@ -3,7 +3,7 @@ import { createHash } from 'node:crypto';
 
 import { CapstanError } from '../../lib/errors.ts';
 import type { ReadableBlob } from './file-store.ts';
-import { digestOfBody } from './body-id.ts';
+import { digestOfBody } from '../../lib/body-id.ts';
 import { blobNotFound } from './ids.ts';
 import type { S3Client, S3Response } from './s3-client.ts';
 

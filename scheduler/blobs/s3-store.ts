@@ -17,7 +17,7 @@ import { Readable } from 'node:stream';
 import { CapstanError } from '../../lib/errors.ts';
 import type { BlobStore } from './blob-store.ts';
 import type { BlobHeader, FileBlobStore, ReadableBlob, StoredBlob } from './file-store.ts';
-import { digestOfBody } from './body-id.ts';
+import { digestOfBody } from '../../lib/body-id.ts';
 import { isIntactBuild } from './build-check.ts';
 import { bodyDamaged, buildId, isBlobId, lengthOf } from './ids.ts';
 import { MARK, type MarkPlace } from './store-mark.ts';

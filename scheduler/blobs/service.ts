@@ -21,7 +21,7 @@ import {
 } from '../../proto/gen/capstan/v1/blobs.ts';
 import { toStatus } from '../../lib/grpc-errors.ts';
 import { isErrno } from '../../lib/to-error.ts';
-import type { Damaged } from '../store/stored-payload.ts';
+import type { Damaged } from '../core/ports/stored-payload.ts';
 import type { BlobStore } from './blob-store.ts';
 import type { BlobHeader } from './file-store.ts';
 import { BuildCheck } from './build-check.ts';

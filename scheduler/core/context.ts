@@ -1,6 +1,6 @@
 /** The context of a step: the state it changes, the time, and the operations and effects it adds. */
 import type { CapstanError } from '../../lib/errors.ts';
-import type { Op } from '../store/store.ts';
+import type { Op } from './ports/store.ts';
 
 import { auditRow, type AuditEntry } from './audit.ts';
 import type { Answer, BodyReservation, Effect, StepResult, Write, WriteSubject } from './effects.ts';

@@ -3,7 +3,7 @@ import type { DirectoryUpdate } from '../../proto/gen/capstan/v1/control.ts';
 import type { JobReply } from '../../proto/gen/capstan/v1/jobs.ts';
 import type { SchedulerEvent } from '../../proto/gen/capstan/v1/nodes.ts';
 import type { CapstanError } from '../../lib/errors.ts';
-import type { Op } from '../store/store.ts';
+import type { Op } from './ports/store.ts';
 import type { Cause, ReadPurpose } from './events.ts';
 import type { StartPhases, WorkerRecord, WorkerStartFacts } from './state/fleet.ts';
 import type { JobRecord } from './state/jobs.ts';

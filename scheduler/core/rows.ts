@@ -1,5 +1,5 @@
 /** Control rows: small JSON documents with a version. A write based on an outdated version is refused. */
-import type { ControlKind } from '../store/store.ts';
+import type { ControlKind } from './ports/store.ts';
 
 import type { StepContext } from './context.ts';
 import type { Write } from './effects.ts';

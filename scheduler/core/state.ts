@@ -6,7 +6,7 @@ import { invariant } from '../../lib/invariant.ts';
 import type { Rate } from '../../lib/rate.ts';
 import type { CapstanError } from '../../lib/errors.ts';
 import type { Payload } from '../../lib/payload.ts';
-import type { HookHead } from '../store/store.ts';
+import type { HookHead } from './ports/store.ts';
 
 import { Deadlines } from './state/deadlines.ts';
 import type {

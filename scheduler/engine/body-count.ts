@@ -5,7 +5,7 @@
  * counts at once, and only what it no longer keeps counts a little longer.
  */
 import type { Write } from '../core/effects.ts';
-import type { BodyUsage } from '../store/store.ts';
+import type { BodyUsage } from '../core/ports/store.ts';
 import type { Clock } from './clock.ts';
 
 /** Pause between two reads, ms: under load nearly every batch changes the count. */

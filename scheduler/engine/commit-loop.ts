@@ -26,7 +26,7 @@ import type { Usage } from '../core/state/rate-limits.ts';
 import type { Now } from '../core/now.ts';
 import type { State } from '../core/state.ts';
 import { nextDeadline } from '../core/step/step.ts';
-import type { Fence, Outcome } from '../store/store.ts';
+import type { Fence, Outcome } from '../core/ports/store.ts';
 import type { Clock } from './clock.ts';
 import type { LoopStore } from './loop-store.ts';
 

@@ -8,8 +8,8 @@ import { inlineBytes, MAX_INLINE_BYTES, type Payload } from '../../lib/payload.t
 import type { Answer, Effect, Write } from '../core/effects.ts';
 import type { CoreEvent } from '../core/events.ts';
 import type { State } from '../core/state.ts';
-import { isDamaged } from '../store/stored-payload.ts';
-import type { JobRow, Outcome, Reads } from '../store/store.ts';
+import { isDamaged } from '../core/ports/stored-payload.ts';
+import type { JobRow, Outcome, Reads } from '../core/ports/store.ts';
 import { BodyCount } from './body-count.ts';
 import type { Clock } from './clock.ts';
 import type { LoopStore } from './loop-store.ts';

@@ -20,7 +20,7 @@ import type { Settings } from '../core/settings.ts';
 import type { RandomState } from '../core/random.ts';
 import { step } from '../core/step/step.ts';
 import { restore, type StoredState } from '../core/step/restore.ts';
-import { StaleTermError, type Outcome, type Reads } from '../store/store.ts';
+import { StaleTermError, type Outcome, type Reads } from '../core/ports/store.ts';
 import type { Clock } from './clock.ts';
 import { CommitLoop, type Step } from './commit-loop.ts';
 import { EffectRunner } from './effect-runner.ts';

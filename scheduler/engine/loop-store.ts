@@ -2,7 +2,7 @@
  * The store as the commit loop calls it: with callbacks, whose caller decides their order. In production they are run
  * by the store thread's promises, in the simulator by simulated time.
  */
-import type { Acquired, Fence, Op, Outcome, Reads, Store } from '../store/store.ts';
+import type { Acquired, Fence, Op, Outcome, Reads, Store } from '../core/ports/store.ts';
 
 /** The callbacks of a call. Exactly one of them is called, once, and never within the call itself. */
 export interface Completion<T> {

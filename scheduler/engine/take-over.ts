@@ -1,6 +1,6 @@
 /** Reads everything take-over needs, page by page. */
 import type { StoredState } from '../core/step/restore.ts';
-import { controlKinds, type ControlKind, type ControlRow, type JobRow, type Reads } from '../store/store.ts';
+import { controlKinds, type ControlKind, type ControlRow, type JobRow, type Reads } from '../core/ports/store.ts';
 import type { Completion, LoopStore } from './loop-store.ts';
 
 const PAGE_SIZE = 500;

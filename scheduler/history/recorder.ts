@@ -15,7 +15,7 @@ import type { State } from '../core/state.ts';
 import type { EndpointRecord, Tallies } from '../core/state/endpoints.ts';
 import { workerCounts } from '../core/scaling/worker-counts.ts';
 import { heldMs, HISTORY_STEPS, type HistoryRow, type HistoryStore } from '../store/history.ts';
-import type { Op, Outcome } from '../store/store.ts';
+import type { Op, Outcome } from '../core/ports/store.ts';
 import { addRoute, reportedDurations, routeAt } from './routes.ts';
 import { ToldRoutes } from './told-routes.ts';
 import { addTo, emptyBucket, encode, isQuiet, LEVELS, note, PHASES, type Bucket, type Count, type Phase } from './bucket.ts';

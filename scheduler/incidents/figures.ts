@@ -11,7 +11,7 @@ import type { WorkerRecord } from '../core/state/fleet.ts';
 import { decode, percentile } from '../history/bucket.ts';
 import { MAX_ROUTES, OTHER_ROUTES } from '../history/routes.ts';
 import type { HistoryStore } from '../store/history.ts';
-import type { Outcome } from '../store/store.ts';
+import type { Outcome } from '../core/ports/store.ts';
 
 /** Ends of jobs, or of the requests of a route. */
 export interface Ends {

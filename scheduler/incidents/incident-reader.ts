@@ -2,7 +2,7 @@
 import type { Now } from '../core/now.ts';
 import { accountExists } from '../core/control/keys.ts';
 import type { State } from '../core/state.ts';
-import type { HookHead } from '../store/store.ts';
+import type { HookHead } from '../core/ports/store.ts';
 import type { Figures } from './figures.ts';
 import type { Incident } from './incident.ts';
 import { incidents, ownIncidents } from './incidents.ts';

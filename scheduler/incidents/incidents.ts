@@ -1,7 +1,7 @@
 /** The incidents that a reader may see. */
 import type { Now } from '../core/now.ts';
 import type { State } from '../core/state.ts';
-import type { HookHead } from '../store/store.ts';
+import type { HookHead } from '../core/ports/store.ts';
 import { fold } from './fold.ts';
 import type { Incident } from './incident.ts';
 import type { Figures } from './figures.ts';

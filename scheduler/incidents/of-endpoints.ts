@@ -7,7 +7,7 @@ import { requestLoad } from '../core/scaling/scaling-requests.ts';
 import type { State } from '../core/state.ts';
 import type { EndpointRecord } from '../core/state/endpoints.ts';
 import type { Rejection } from '../core/state/rejections.ts';
-import type { HookHead } from '../store/store.ts';
+import type { HookHead } from '../core/ports/store.ts';
 import { nodeKey, ofEndpoint, type Action, type Incident, type IncidentKind } from './incident.ts';
 import type { Figures } from './figures.ts';
 import { delayIncident, failureIncident, idleIncident, rollBack } from './of-loads.ts';

@@ -14,7 +14,7 @@ import type { EndpointRecord, Tallies } from '../core/state/endpoints.ts';
 import { inCrashLoop } from '../core/endpoints/crash-loops.ts';
 import type { CommitWatcher } from '../engine/engine.ts';
 import { workerCounts } from '../core/scaling/worker-counts.ts';
-import type { Op, Outcome } from '../store/store.ts';
+import type { Op, Outcome } from '../core/ports/store.ts';
 import { KINDS, SEVERITIES, type Incident } from '../incidents/incident.ts';
 import { addClusterLevels, type ClusterMetricsSource, type StoreMetrics } from './cluster-metrics.ts';
 import { addDevices } from './devices.ts';

@@ -32,7 +32,7 @@ import type { Clock } from '../engine/clock.ts';
 import type { Engine, EngineLog } from '../engine/engine.ts';
 import { MASTER_KEY_BYTES, masterKeyId, type Cipher } from '../secrets/cipher.ts';
 import type { DataFolder } from '../secrets/data-folder.ts';
-import type { Store } from '../store/store.ts';
+import type { Store } from '../core/ports/store.ts';
 import { HeldKeys } from '../secrets/held-keys.ts';
 import { payloadKeyOf, type PayloadKeys } from '../secrets/payload-keys.ts';
 import { Reencryption } from './re-encryption.ts';

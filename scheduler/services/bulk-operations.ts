@@ -13,7 +13,7 @@ import { JobState } from '../../proto/gen/capstan/v1/common.ts';
 import { BulkAction, BulkState, type BulkOperation } from '../../proto/gen/capstan/v1/control.ts';
 import type { Engine, EngineLog } from '../engine/engine.ts';
 import { PIECE_ROWS, SEARCH_MS } from '../engine/search-turns.ts';
-import type { JobRow, StoredState } from '../store/store.ts';
+import type { JobRow, StoredState } from '../core/ports/store.ts';
 import { admitted, type JobFilter } from './job-filter.ts';
 
 export interface BulkRequest {

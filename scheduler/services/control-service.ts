@@ -18,7 +18,7 @@ import { liveEndpoints } from '../core/state.ts';
 import { endpointNotFound, webhookNotFound } from '../core/jobs/errors.ts';
 import { shownUrl } from '../core/webhooks/webhook-url.ts';
 import type { MasterKeyState } from '../rotation/master-keys.ts';
-import type { HookHead } from '../store/store.ts';
+import type { HookHead } from '../core/ports/store.ts';
 import { activity } from './activity.ts';
 import type { ControlDeps } from './control-deps.ts';
 import { auditHandlers, entryOf } from './audit.ts';

@@ -5,7 +5,7 @@ import { TAG, TAG_RULE, tagsOf } from '../../lib/job-tags.ts';
 import type { JobState } from '../../proto/gen/capstan/v1/common.ts';
 import { publicState } from '../core/jobs/views.ts';
 import type { Engine } from '../engine/engine.ts';
-import type { JobRow } from '../store/store.ts';
+import type { JobRow } from '../core/ports/store.ts';
 
 const MAX_TEXT = 1_000;
 

@@ -23,7 +23,7 @@ import { fromPayloadMessage, messageBytes } from '../../lib/payload.ts';
 import { checkedTrace } from '../../lib/trace-context.ts';
 import { readServerStream } from '../../lib/stream-guard.ts';
 import type { BodyRemover } from '../blobs/body-remover.ts';
-import { isBodyId } from '../blobs/body-id.ts';
+import { isBodyId } from '../../lib/body-id.ts';
 import type { Answer } from '../core/effects.ts';
 import type { CoreEvent, CountedCall, Counting, Ref } from '../core/events.ts';
 import type { Cursor } from '../core/state/jobs.ts';

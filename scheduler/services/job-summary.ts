@@ -4,7 +4,7 @@ import type { SummarizeJobsRequest, SummarizeJobsResponse } from '../../proto/ge
 import { publicState } from '../core/jobs/views.ts';
 import type { Engine } from '../engine/engine.ts';
 import { PIECE_ROWS, SEARCH_MS } from '../engine/search-turns.ts';
-import type { StoredState } from '../store/store.ts';
+import type { StoredState } from '../core/ports/store.ts';
 import { ErrorGroups } from './error-groups.ts';
 import { admitted, checkedFilter, type JobFilter } from './job-filter.ts';
 

@@ -3,7 +3,7 @@ import type { PastAttempt as PastAttemptMessage, QueueReasonSpan } from '../../p
 import { pastAttempts, type PastAttempt } from '../core/jobs/past-attempts.ts';
 import { SAMPLE_MS } from '../history/queue-reasons.ts';
 import type { QueueReasonStore } from '../store/queue-reasons.ts';
-import type { JobRow } from '../store/store.ts';
+import type { JobRow } from '../core/ports/store.ts';
 
 /** A time in which the job waited; without an end it waits now. */
 interface Wait {

@@ -12,7 +12,7 @@
 import { createCipheriv, createDecipheriv, createSecretKey, randomFillSync, type KeyObject } from 'node:crypto';
 
 import type { PayloadKeySet } from '../secrets/payload-keys.ts';
-import type { Damaged } from './stored-payload.ts';
+import type { Damaged } from '../core/ports/stored-payload.ts';
 
 /** First byte of an encrypted payload. */
 export const ENCRYPTED = 0xfe;

@@ -14,7 +14,7 @@ import { crc32 } from 'node:zlib';
 import { asBuffer } from '../../lib/payload.ts';
 import type { PayloadKeySet } from '../secrets/payload-keys.ts';
 import { ENCRYPTED, ENCRYPTION_OVERHEAD, PayloadCipher } from './payload-cipher.ts';
-import type { Damaged } from './stored-payload.ts';
+import type { Damaged } from '../core/ports/stored-payload.ts';
 
 const CHECKED = 0xc1;
 const CHECKED_HEAD_BYTES = 5;

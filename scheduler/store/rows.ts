@@ -1,7 +1,7 @@
 /** Converts between rows of a database, as tuples in the order of the drivers' columns, and the store's values. */
 import type { Payload } from '../../lib/payload.ts';
 import type { PayloadCodec } from './payload-codec.ts';
-import type { StoredPayload } from './stored-payload.ts';
+import type { StoredPayload } from '../core/ports/stored-payload.ts';
 import {
   hookHead,
   jobRow,
@@ -11,8 +11,8 @@ import {
   type hookEnvelope,
   type jobResult,
   type TupleOf,
-} from './columns.ts';
-import type { HookHead, HookRow, JobRow } from './store.ts';
+} from '../core/ports/columns.ts';
+import type { HookHead, HookRow, JobRow } from '../core/ports/store.ts';
 
 /** A job as read from the database. */
 export type JobTuple = TupleOf<typeof jobRow>;

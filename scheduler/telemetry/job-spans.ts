@@ -2,7 +2,7 @@
 import { NO_SPAN, type Span, type Tracing } from '../../lib/telemetry/tracing.ts';
 import type { StartPhases } from '../core/state/fleet.ts';
 import type { DispatchEffect, WaitEndedEffect } from '../engine/ports.ts';
-import type { HookRow } from '../store/store.ts';
+import type { HookRow } from '../core/ports/store.ts';
 import { traceOfHook } from '../webhooks/webhook-body.ts';
 
 /** The phases of a worker's start, in order, with the names of their spans. */

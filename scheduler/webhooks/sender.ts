@@ -9,7 +9,7 @@ import { CapstanError } from '../../lib/errors.ts';
 import type { Span } from '../../lib/telemetry/tracing.ts';
 import { traceHeaders } from '../../lib/trace-context.ts';
 import type { ReadableBlob } from '../blobs/file-store.ts';
-import type { HookRow } from '../store/store.ts';
+import type { HookRow } from '../core/ports/store.ts';
 import type { AddressGuard } from './guard.ts';
 import { failed, post, type PostResult } from './post.ts';
 import type { Resolve } from './resolver.ts';

@@ -1,8 +1,8 @@
 /** The body of a webhook, composed while it is sent: large payloads stay in the blob store. */
 import { payloadBytes, type Payload } from '../../lib/payload.ts';
 import type { ReadableBlob } from '../blobs/file-store.ts';
-import { isDamaged } from '../store/stored-payload.ts';
-import type { HookRow } from '../store/store.ts';
+import { isDamaged } from '../core/ports/stored-payload.ts';
+import type { HookRow } from '../core/ports/store.ts';
 
 /** The body of one delivery. */
 export interface WebhookBody {

@@ -35,6 +35,18 @@ test('no two folders import each other but those of the list', (t) => {
   t.deepEqual(pairsOf(sourceFiles().flatMap((file) => importsOf(file))), [...PAIRS].sort());
 });
 
+test('a core owns its ports: it imports no other folder of its part', (t) => {
+  const cores = sourceFiles().filter((file) => /^(?:scheduler|agent|supervisor)\/core\//.test(file));
+  t.true(cores.length > 50);
+  const outside = cores
+    .flatMap((file) => importsOf(file))
+    .filter(({ from, target }) => !target.startsWith(`${from.split('/')[0] ?? ''}/core/`) && !/^(?:lib|proto)\//.test(target));
+  t.deepEqual(
+    outside.map(({ from, target }) => `${from} imports ${target}`),
+    [],
+  );
+});
+
 test('a pair is seen in types, in what is loaded later, and between a folder and one inside it', (t) => {
   const pairs = (...files: readonly (readonly [string, string])[]): string[] =>
     pairsOf(files.flatMap(([file, source]) => importsOf(file, source)));

@@ -23,7 +23,7 @@ import { defaultSettings, type Settings } from '../../scheduler/core/settings.ts
 import { nextDeadline } from '../../scheduler/core/step/step.ts';
 import { Engine, type EngineLog } from '../../scheduler/engine/engine.ts';
 import type { Ports } from '../../scheduler/engine/ports.ts';
-import type { JobKind } from '../../scheduler/store/store.ts';
+import type { JobKind } from '../../scheduler/core/ports/store.ts';
 import { SqliteEngine } from '../../scheduler/store/sqlite/engine.ts';
 import { queueInput } from '../support/endpoint-input.ts';
 import { CallbackQueue, instantStore, timerlessClock } from '../support/instant-loop.ts';

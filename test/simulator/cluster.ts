@@ -6,7 +6,7 @@ import type { Answer } from '../../scheduler/core/effects.ts';
 import type { Command } from '../../scheduler/core/events.ts';
 import type { State } from '../../scheduler/core/state.ts';
 import type { SqliteEngine } from '../../scheduler/store/sqlite/engine.ts';
-import type { Op, Outcome } from '../../scheduler/store/store.ts';
+import type { Op, Outcome } from '../../scheduler/core/ports/store.ts';
 import { SimDatabase } from './database.ts';
 import { CALM, type NetworkFaults } from './database-store.ts';
 import { NO_FAULTS, type StoreFaults } from './faulty-store.ts';

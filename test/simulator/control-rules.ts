@@ -11,7 +11,7 @@ import type { Command } from '../../scheduler/core/events.ts';
 import type { AccountRow, DeployedInput, DeploymentRow } from '../../scheduler/core/state/control-rows.ts';
 import type { EndpointConfig } from '../../scheduler/core/state/endpoints.ts';
 import type { State } from '../../scheduler/core/state.ts';
-import type { ControlKind, Op, Outcome } from '../../scheduler/store/store.ts';
+import type { ControlKind, Op, Outcome } from '../../scheduler/core/ports/store.ts';
 import type { SqliteEngine } from '../../scheduler/store/sqlite/engine.ts';
 import { WORKER_QUOTA } from './deployed.ts';
 import type { Ledger } from './invariants.ts';

@@ -5,7 +5,7 @@
  */
 import { CapstanError } from '../../lib/errors.ts';
 import type { Acquisition, Completion, LoopStore } from '../../scheduler/engine/loop-store.ts';
-import { StaleTermError, type Fence, type Op, type Outcome, type Reads } from '../../scheduler/store/store.ts';
+import { StaleTermError, type Fence, type Op, type Outcome, type Reads } from '../../scheduler/core/ports/store.ts';
 import type { Mark, SentBatch, Session, SimDatabase } from './database.ts';
 import type { Mutation } from './mutations.ts';
 import type { World } from './world.ts';

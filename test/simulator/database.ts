@@ -7,7 +7,7 @@
  */
 import { CapstanError } from '../../lib/errors.ts';
 import { SqliteEngine } from '../../scheduler/store/sqlite/engine.ts';
-import { StaleTermError, type Fence, type Op, type Outcome } from '../../scheduler/store/store.ts';
+import { StaleTermError, type Fence, type Op, type Outcome } from '../../scheduler/core/ports/store.ts';
 import type { Mutation } from './mutations.ts';
 import type { World } from './world.ts';
 

@@ -7,7 +7,7 @@
 import { CapstanError } from '../../lib/errors.ts';
 import type { Acquisition, Completion, LoopStore } from '../../scheduler/engine/loop-store.ts';
 import type { SqliteEngine } from '../../scheduler/store/sqlite/engine.ts';
-import { StaleTermError, type Fence, type Op, type Outcome, type Reads } from '../../scheduler/store/store.ts';
+import { StaleTermError, type Fence, type Op, type Outcome, type Reads } from '../../scheduler/core/ports/store.ts';
 import type { World } from './world.ts';
 
 /** Chances at each commit. */

@@ -6,7 +6,7 @@ import { toPayloadMessage } from '../../lib/payload.ts';
 import type { State } from '../../scheduler/core/state.ts';
 import type { NodeRecord, NodeUsage } from '../../scheduler/core/state/fleet.ts';
 import { recount } from '../../scheduler/core/fleet/placement/node-usage.ts';
-import type { Op, Outcome, StoredState } from '../../scheduler/store/store.ts';
+import type { Op, Outcome, StoredState } from '../../scheduler/core/ports/store.ts';
 import type { SqliteEngine } from '../../scheduler/store/sqlite/engine.ts';
 import type { SimBlobs } from './blobs.ts';
 import { checkApart, Neighbours } from './neighbours.ts';

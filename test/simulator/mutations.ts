@@ -7,7 +7,7 @@ import type { State } from '../../scheduler/core/state.ts';
 import type { EndpointConfig } from '../../scheduler/core/state/endpoints.ts';
 import { step } from '../../scheduler/core/step/step.ts';
 import type { Step } from '../../scheduler/engine/commit-loop.ts';
-import type { Op } from '../../scheduler/store/store.ts';
+import type { Op } from '../../scheduler/core/ports/store.ts';
 
 export type Mutation =
   /** Replies leave before the commit of what they tell. */

@@ -1,6 +1,6 @@
 /** Attempts that did not end their worker: they never count towards maxAttempts, whatever else happens (invariant 6). */
 import { pastAttempts } from '../../scheduler/core/jobs/past-attempts.ts';
-import type { Op } from '../../scheduler/store/store.ts';
+import type { Op } from '../../scheduler/core/ports/store.ts';
 
 type Requeue = Extract<Op, { kind: 'requeue' }>;
 type Finish = Extract<Op, { kind: 'finish' }>;

@@ -19,7 +19,7 @@ import { Streams } from './streams.ts';
 import { Receivers, receivers } from './webhooks.ts';
 import { Link, World } from './world.ts';
 import type { AgentEvent, SchedulerEvent } from '../../proto/gen/capstan/v1/nodes.ts';
-import type { Op, Outcome } from '../../scheduler/store/store.ts';
+import type { Op, Outcome } from '../../scheduler/core/ports/store.ts';
 import { desiredEvent, dispatchEvent } from '../../scheduler/services/node-events.ts';
 import { keyDefaults } from '../../scheduler/core/control/keys.ts';
 

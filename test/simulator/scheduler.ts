@@ -16,7 +16,7 @@ import type { Clock } from '../../scheduler/engine/clock.ts';
 import type { Step } from '../../scheduler/engine/commit-loop.ts';
 import { Engine } from '../../scheduler/engine/engine.ts';
 import type { DesiredEffect, DispatchEffect, Ports } from '../../scheduler/engine/ports.ts';
-import type { HookRow, Op, Outcome } from '../../scheduler/store/store.ts';
+import type { HookRow, Op, Outcome } from '../../scheduler/core/ports/store.ts';
 import { SqliteEngine } from '../../scheduler/store/sqlite/engine.ts';
 import type { SimDatabase } from './database.ts';
 import { CALM, DatabaseStore, type NetworkFaults } from './database-store.ts';

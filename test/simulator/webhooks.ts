@@ -3,7 +3,7 @@
  */
 import { HOOK_KEEP_MS, HOOK_SPACING_MS, HOOK_TRIES } from '../../scheduler/core/webhooks/webhooks.ts';
 import type { CoreEvent } from '../../scheduler/core/events.ts';
-import type { HookRow, NewHook, Op } from '../../scheduler/store/store.ts';
+import type { HookRow, NewHook, Op } from '../../scheduler/core/ports/store.ts';
 import type { SqliteEngine } from '../../scheduler/store/sqlite/engine.ts';
 import type { World } from './world.ts';
 

@@ -5,7 +5,7 @@
 import type { Now } from '../../scheduler/core/now.ts';
 import type { Clock } from '../../scheduler/engine/clock.ts';
 import type { LoopStore } from '../../scheduler/engine/loop-store.ts';
-import type { StoreEngine } from '../../scheduler/store/store.ts';
+import type { StoreEngine } from '../../scheduler/core/ports/store.ts';
 
 export class CallbackQueue {
   readonly #waiting: (() => void)[] = [];

@@ -8,7 +8,7 @@ import { telemetrySettings } from '../../lib/telemetry/settings.ts';
 import { NO_SPAN, openTracing } from '../../lib/telemetry/tracing.ts';
 import type { Dispatch } from '../../proto/gen/capstan/v1/nodes.ts';
 import type { DispatchEffect } from '../../scheduler/engine/ports.ts';
-import type { HookRow } from '../../scheduler/store/store.ts';
+import type { HookRow } from '../../scheduler/core/ports/store.ts';
 import { recordWait, webhookSpan } from '../../scheduler/telemetry/job-spans.ts';
 import { OtlpReceiver } from '../support/otlp-receiver.ts';
 

@@ -18,7 +18,7 @@ import type { CapstanError } from '../../../lib/errors.ts';
 import { invariant, present } from '../../../lib/invariant.ts';
 import { fromPayloadMessage, ownPayload, type Payload } from '../../../lib/payload.ts';
 
-import type { Damaged } from '../../store/stored-payload.ts';
+import type { Damaged } from '../ports/stored-payload.ts';
 
 import type { StepContext } from '../context.ts';
 import type { CoreEvent } from '../events.ts';

@@ -1,7 +1,7 @@
 /** Requests to cancel: what becomes of the job, and which nodes must stop it. */
 import { CapstanError } from '../../../lib/errors.ts';
 import { StopReason } from '../../../proto/gen/capstan/v1/nodes.ts';
-import type { JobRow, WholeJob } from '../../store/store.ts';
+import type { JobRow, WholeJob } from '../ports/store.ts';
 
 import type { StepContext } from '../context.ts';
 import type { JobRecord } from '../state/jobs.ts';

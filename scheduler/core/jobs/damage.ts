@@ -1,7 +1,7 @@
 /** Errors for payloads that the store cannot return as they were sent. */
 import { CapstanError } from '../../../lib/errors.ts';
-import { isDamaged, type Damaged } from '../../store/stored-payload.ts';
-import type { WholeJob } from '../../store/store.ts';
+import { isDamaged, type Damaged } from '../ports/stored-payload.ts';
+import type { WholeJob } from '../ports/store.ts';
 
 /** The message names the code, because it is also the error of a job. @param what of the job, for example its output. */
 export function payloadDamaged(what: string, job: string, { damaged }: Damaged): CapstanError {

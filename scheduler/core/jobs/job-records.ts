@@ -1,6 +1,6 @@
 /** Jobs in the state. Only this module creates a job or changes its phase, its endpoint's counters and its queue. */
 import { invariant } from '../../../lib/invariant.ts';
-import type { JobRow } from '../../store/store.ts';
+import type { JobRow } from '../ports/store.ts';
 
 import type { CoreEvent } from '../events.ts';
 import type { State } from '../state.ts';

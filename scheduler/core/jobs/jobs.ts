@@ -6,7 +6,7 @@ import { invariant, present } from '../../../lib/invariant.ts';
 import { toPayloadMessage, type Payload } from '../../../lib/payload.ts';
 import { JobState } from '../../../proto/gen/capstan/v1/common.ts';
 import type { Job } from '../../../proto/gen/capstan/v1/jobs.ts';
-import type { JobRow } from '../../store/store.ts';
+import type { JobRow } from '../ports/store.ts';
 
 import type { StepContext } from '../context.ts';
 import { countedBytes, reserve } from './body-use.ts';

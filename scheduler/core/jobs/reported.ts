@@ -2,7 +2,7 @@
  * Limits for agents' reports. A node is trusted only with what was placed on it: its texts and lists are truncated, and
  * a body that it names must have the form of one.
  */
-import { isBodyId } from '../../blobs/body-id.ts';
+import { isBodyId } from '../../../lib/body-id.ts';
 import { preinstalledPackages } from '../../../lib/base-images.ts';
 import { fromPayloadMessage, MAX_INLINE_BYTES, type Payload } from '../../../lib/payload.ts';
 import type { Payload as PayloadMessage } from '../../../proto/gen/capstan/v1/common.ts';

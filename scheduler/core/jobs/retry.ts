@@ -1,6 +1,6 @@
 /** Requests to retry: which ended jobs return to the tail of their queue. */
 import { CapstanError } from '../../../lib/errors.ts';
-import type { WholeJob } from '../../store/store.ts';
+import type { WholeJob } from '../ports/store.ts';
 
 import type { StepContext } from '../context.ts';
 import type { Cause } from '../events.ts';

@@ -1,6 +1,6 @@
 /** Requests for a job's state or result: which get a reply at once, and which wait for the end or for a read. */
-import { areWhole } from '../../store/stored-payload.ts';
-import type { WholeJob } from '../../store/store.ts';
+import { areWhole } from '../ports/stored-payload.ts';
+import type { WholeJob } from '../ports/store.ts';
 
 import type { StepContext } from '../context.ts';
 import type { CoreEvent, Ref } from '../events.ts';

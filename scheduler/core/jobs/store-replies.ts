@@ -1,6 +1,6 @@
 /** Handles the store's replies to waiting requests: a row that was read, or a refused operation. */
 import { CapstanError } from '../../../lib/errors.ts';
-import type { Outcome, WholeJob } from '../../store/store.ts';
+import type { Outcome, WholeJob } from '../ports/store.ts';
 
 import type { StepContext } from '../context.ts';
 import type { Cause, ReadPurpose } from '../events.ts';

@@ -1,7 +1,7 @@
 /** Submissions: which are refused, and whether a new job waits or gets a slot at once. */
 import { CapstanError } from '../../../lib/errors.ts';
 import { invariant } from '../../../lib/invariant.ts';
-import type { Outcome, WholeJob } from '../../store/store.ts';
+import type { Outcome, WholeJob } from '../ports/store.ts';
 
 import type { StepContext } from '../context.ts';
 import type { Cause, CoreEvent, ReadPurpose } from '../events.ts';

@@ -1,7 +1,7 @@
 /** Rows of the control plane: accounts, keys, environments, deployments, builds. */
 import type { AccountNetwork, IsolationLevel, WorkerRuntime } from '../../../lib/isolation.ts';
 import type { KeyScope } from '../../../proto/gen/capstan/v1/control.ts';
-import type { ControlKind } from '../../store/store.ts';
+import type { ControlKind } from '../ports/store.ts';
 import type { EndpointInput } from './endpoints.ts';
 
 /** Returns the key of the control row for a part of the state. */

@@ -1,6 +1,6 @@
 /** Jobs in memory: leased jobs, a head window of every queue, and the waiters. */
 import type { Payload } from '../../../lib/payload.ts';
-import type { JobKind, Lease } from '../../store/store.ts';
+import type { JobKind, Lease } from '../ports/store.ts';
 import type { Deadline } from './deadlines.ts';
 import type { Usage } from './rate-limits.ts';
 import type { Phase } from './transitions.ts';

@@ -1,7 +1,7 @@
 /** Take-over: builds the state from the store, before any event. */
 import { DEFAULT_FIELDS, fieldsKeptIn } from '../../../lib/endpoint-settings.ts';
 import type { CapstanError } from '../../../lib/errors.ts';
-import type { BodyUsage, ControlRow, EndpointCounts, JobRow } from '../../store/store.ts';
+import type { BodyUsage, ControlRow, EndpointCounts, JobRow } from '../ports/store.ts';
 
 import { StepContext } from '../context.ts';
 import { adoptBuilds, BUILD_SWEEP_MS } from '../control/builds.ts';

@@ -20,7 +20,7 @@ import { hookTried, hooksRead, checkHooks, nextHookCheck, noteHook, redeliver } 
 import { dropBody, type State, readOpened } from '../state.ts';
 import type { Due } from '../state/jobs.ts';
 import type { Now } from '../now.ts';
-import type { Op } from '../../store/store.ts';
+import type { Op } from '../ports/store.ts';
 import { warningDue } from '../webhooks/warnings.ts';
 import { fromRow } from '../jobs/job-records.ts';
 import { recordStart, requeue } from '../jobs/jobs.ts';

@@ -15,7 +15,7 @@
  */
 import { CapstanError } from '../../../lib/errors.ts';
 import { invariant, present } from '../../../lib/invariant.ts';
-import type { HookHead, NewHook } from '../../store/store.ts';
+import type { HookHead, NewHook } from '../ports/store.ts';
 
 import type { StepContext } from '../context.ts';
 import type { CoreEvent } from '../events.ts';

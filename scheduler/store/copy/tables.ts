@@ -6,9 +6,9 @@
  * themselves; the account column of PostgreSQL's control rows, which repeats a part of their value.
  */
 
-import { hookBodies, hookEnvelope, hookHead, jobResult, jobRow, type Column, type ColumnKind } from '../columns.ts';
+import { hookBodies, hookEnvelope, hookHead, jobResult, jobRow, type Column, type ColumnKind } from '../../core/ports/columns.ts';
 
-export type { Column } from '../columns.ts';
+export type { Column } from '../../core/ports/columns.ts';
 export type Cell = number | string | boolean | Uint8Array | null;
 /** Values of a table's columns, then of its order. */
 export type Row = readonly Cell[];

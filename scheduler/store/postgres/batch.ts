@@ -2,7 +2,7 @@
 import { assertNever } from '../../../lib/errors.ts';
 import type { PayloadCodec } from '../payload-codec.ts';
 import { payloadColumns } from '../rows.ts';
-import type { Op, Outcome } from '../store.ts';
+import type { Op, Outcome } from '../../core/ports/store.ts';
 import { CompositeArray } from './sql/binary.ts';
 import { bitOf, OPERATIONS, OPERATION_TYPES, type OperationType } from './sql/batch.ts';
 

@@ -16,7 +16,7 @@ import { setTimeout as pause } from 'node:timers/promises';
 
 import { CapstanError } from '../../../lib/errors.ts';
 import { messageOf } from '../../../lib/to-error.ts';
-import { StaleTermError, type Acquired, type Fence, type Op, type Outcome, type Reads, type Store } from '../store.ts';
+import { StaleTermError, type Acquired, type Fence, type Op, type Outcome, type Reads, type Store } from '../../core/ports/store.ts';
 import { DEFAULT_CELL } from '../../../lib/cells.ts';
 import type { Cells } from '../cells.ts';
 import type { HistoryStore } from '../history.ts';

@@ -17,7 +17,7 @@ import type { PayloadKeys, PayloadKeySet } from '../../secrets/payload-keys.ts';
 import type { HistoryRow, HistoryStore } from '../history.ts';
 import type { DeviceHistoryStore } from '../device-history.ts';
 import type { QueueReasonStore } from '../queue-reasons.ts';
-import type { Acquired, Fence, Op, Outcome, Reads, Store } from '../store.ts';
+import type { Acquired, Fence, Op, Outcome, Reads, Store } from '../../core/ports/store.ts';
 import { CHECK_LIMITS, type CheckLimits } from './check/database-check.ts';
 import { SearchReader, type SearchLimits } from './search-reader.ts';
 import type { SearchRequest } from './search-protocol.ts';

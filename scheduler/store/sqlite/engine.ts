@@ -12,7 +12,7 @@ import type { DeviceHistoryChange } from '../device-history.ts';
 import type { HistoryRange, HistoryRow } from '../history.ts';
 import { PayloadCodec } from '../payload-codec.ts';
 import type { QueueReasonStore } from '../queue-reasons.ts';
-import { StaleTermError, type Fence, type Op, type Outcome, type Reads, type StoreEngine } from '../store.ts';
+import { StaleTermError, type Fence, type Op, type Outcome, type Reads, type StoreEngine } from '../../core/ports/store.ts';
 import { CHECK_LIMITS, DatabaseCheck, type CheckLimits } from './check/database-check.ts';
 import { openFailure, storeFailure } from './file/failures.ts';
 import { openDatabase } from './open.ts';

@@ -11,7 +11,7 @@ import type { HistoryRange, HistoryRow } from '../history.ts';
 import type { DeviceHistoryChange } from '../device-history.ts';
 import type { QueueReasonStore } from '../queue-reasons.ts';
 import type { CheckLimits } from './check/database-check.ts';
-import { StaleTermError, type Fence, type Reads } from '../store.ts';
+import { StaleTermError, type Fence, type Reads } from '../../core/ports/store.ts';
 
 export interface ThreadData {
   readonly file: string;

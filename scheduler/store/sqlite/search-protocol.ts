@@ -3,7 +3,7 @@ import type { PayloadKeySet } from '../../secrets/payload-keys.ts';
 import type { HistoryRange } from '../history.ts';
 import type { DeviceHistoryRange } from '../device-history.ts';
 import type { QueueReasonStore } from '../queue-reasons.ts';
-import type { Reads } from '../store.ts';
+import type { Reads } from '../../core/ports/store.ts';
 
 export interface SearchThreadData {
   readonly file: string;

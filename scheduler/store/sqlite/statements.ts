@@ -2,7 +2,7 @@
 import type { Database } from 'better-sqlite3';
 
 import type { PayloadCodec } from '../payload-codec.ts';
-import type { Reads } from '../store.ts';
+import type { Reads } from '../../core/ports/store.ts';
 import { bodyStatements } from './sql/bodies.ts';
 import { controlStatements } from './sql/control.ts';
 import { deviceHistoryStatements } from './sql/device-history.ts';

@@ -4,7 +4,7 @@ import Database from 'better-sqlite3';
 
 import { SqliteEngine } from '../../../scheduler/store/sqlite/engine.ts';
 import { COPY_TABLES } from '../../../scheduler/store/copy/tables.ts';
-import type { Op } from '../../../scheduler/store/store.ts';
+import type { Op } from '../../../scheduler/core/ports/store.ts';
 import { cancelledInQueue, completed, failed, hookOf, json, leased, leaseOf, queued, START, submit } from './jobs.ts';
 
 const blob = (name: string, size = 70_000): { blob: { id: string; size: number } } => ({ blob: { id: `body/${name}`, size } });

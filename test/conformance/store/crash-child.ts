@@ -7,7 +7,7 @@
 import { writeSync } from 'node:fs';
 
 import { openSqliteStore } from '../../../scheduler/store/sqlite/client.ts';
-import type { Op } from '../../../scheduler/store/store.ts';
+import type { Op } from '../../../scheduler/core/ports/store.ts';
 import { completed, json, leaseOf, queued, submit } from './jobs.ts';
 import { take } from './take.ts';
 

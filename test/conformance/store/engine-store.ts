@@ -1,5 +1,5 @@
 import { CapstanError } from '../../../lib/errors.ts';
-import type { Fence, Op, Outcome, Reads, Store, StoreEngine } from '../../../scheduler/store/store.ts';
+import type { Fence, Op, Outcome, Reads, Store, StoreEngine } from '../../../scheduler/core/ports/store.ts';
 
 /** A synchronous engine behind the store's promises. */
 export function engineStore(engine: StoreEngine): Store {

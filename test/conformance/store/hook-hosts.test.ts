@@ -7,7 +7,7 @@ import { HookHosts } from '../../../scheduler/store/postgres/reads/hook-hosts.ts
 import { hookReads } from '../../../scheduler/store/postgres/reads/hooks.ts';
 import { LeftEdges } from '../../../scheduler/store/postgres/reads/left-edges.ts';
 import type { Query } from '../../../scheduler/store/postgres/reads/query.ts';
-import type { HookHead } from '../../../scheduler/store/store.ts';
+import type { HookHead } from '../../../scheduler/core/ports/store.ts';
 
 interface Delivery {
   readonly id: string;

@@ -1,6 +1,6 @@
 /** Jobs, bodies and operations as the tests name them: whole, with one difference at a time. */
-import type { StoredPayload } from '../../../scheduler/store/stored-payload.ts';
-import type { JobRow, Lease, NewHook, Op, Outcome, Store, Fence, WholeJob } from '../../../scheduler/store/store.ts';
+import type { StoredPayload } from '../../../scheduler/core/ports/stored-payload.ts';
+import type { JobRow, Lease, NewHook, Op, Outcome, Store, Fence, WholeJob } from '../../../scheduler/core/ports/store.ts';
 
 /** Some instant; tests count from it. */
 export const START = 1_767_225_600_000;

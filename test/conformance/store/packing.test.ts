@@ -6,7 +6,7 @@ import { packBatch, packOutcomes, unpackBatch, unpackOutcomes } from '../../../s
 import { Packer, Unpacker } from '../../../scheduler/store/sqlite/packing/packer.ts';
 import { packResult, unpackResult } from '../../../scheduler/store/sqlite/packing/results.ts';
 import type { Payload } from '../../../lib/payload.ts';
-import type { HookRow, JobRow, Lease, NewHook, Op, Outcome, WholeJob } from '../../../scheduler/store/store.ts';
+import type { HookRow, JobRow, Lease, NewHook, Op, Outcome, WholeJob } from '../../../scheduler/core/ports/store.ts';
 
 /** Texts of every width, beyond the length where the packer changes its way. */
 const text = fc.oneof(

@@ -2,7 +2,7 @@
 import test from 'ava';
 
 import { openPostgresStore } from '../../../scheduler/store/postgres/client.ts';
-import { StaleTermError } from '../../../scheduler/store/store.ts';
+import { StaleTermError } from '../../../scheduler/core/ports/store.ts';
 import type { PostgresServer } from '../../support/postgres.ts';
 import { withPostgres } from '../../support/with-postgres.ts';
 import { TcpProxy } from '../../support/tcp-proxy.ts';

@@ -4,7 +4,7 @@ import { Client } from 'pg';
 
 import { PayloadKeys } from '../../../scheduler/secrets/payload-keys.ts';
 import { openPostgresStore, type PostgresStore } from '../../../scheduler/store/postgres/client.ts';
-import { isDamaged } from '../../../scheduler/store/stored-payload.ts';
+import { isDamaged } from '../../../scheduler/core/ports/stored-payload.ts';
 import type { PostgresServer } from '../../support/postgres.ts';
 import { withPostgres } from '../../support/with-postgres.ts';
 import { completed, given, hookOf, json, leaseOf, queued, shown, submit } from './jobs.ts';

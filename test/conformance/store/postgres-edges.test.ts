@@ -14,7 +14,7 @@ import { hookReads } from '../../../scheduler/store/postgres/reads/hooks.ts';
 import { LeftEdge } from '../../../scheduler/store/postgres/reads/left-edge.ts';
 import { LeftEdges } from '../../../scheduler/store/postgres/reads/left-edges.ts';
 import type { Query } from '../../../scheduler/store/postgres/reads/query.ts';
-import type { Fence, Op } from '../../../scheduler/store/store.ts';
+import type { Fence, Op } from '../../../scheduler/core/ports/store.ts';
 import type { PostgresServer } from '../../support/postgres.ts';
 import { withPostgres } from '../../support/with-postgres.ts';
 import { completed, given, hookOf, leased, leaseOf, queued, START, submit } from './jobs.ts';

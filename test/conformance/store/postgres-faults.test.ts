@@ -3,7 +3,7 @@ import test, { type ExecutionContext } from 'ava';
 import { Client } from 'pg';
 
 import { openPostgresStore, type PostgresOptions, type PostgresStore } from '../../../scheduler/store/postgres/client.ts';
-import { StaleTermError, type Fence } from '../../../scheduler/store/store.ts';
+import { StaleTermError, type Fence } from '../../../scheduler/core/ports/store.ts';
 import type { PostgresServer } from '../../support/postgres.ts';
 import { TcpProxy } from '../../support/tcp-proxy.ts';
 import { withPostgres } from '../../support/with-postgres.ts';

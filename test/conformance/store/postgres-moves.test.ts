@@ -3,7 +3,7 @@ import test, { type ExecutionContext } from 'ava';
 import { Client } from 'pg';
 
 import { openPostgresStore, type PostgresStore } from '../../../scheduler/store/postgres/client.ts';
-import type { Op } from '../../../scheduler/store/store.ts';
+import type { Op } from '../../../scheduler/core/ports/store.ts';
 import type { PostgresServer } from '../../support/postgres.ts';
 import { withPostgres } from '../../support/with-postgres.ts';
 import { given } from './jobs.ts';

@@ -5,7 +5,7 @@ import { CapstanError } from '../../../lib/errors.ts';
 import { openPostgresStore, type PostgresStore } from '../../../scheduler/store/postgres/client.ts';
 import { migrations } from '../../../scheduler/store/postgres/migrations/all.ts';
 import { bitOf, OPERATION_TYPES, type OperationType } from '../../../scheduler/store/postgres/sql/batch.ts';
-import { StaleTermError } from '../../../scheduler/store/store.ts';
+import { StaleTermError } from '../../../scheduler/core/ports/store.ts';
 import type { PostgresServer } from '../../support/postgres.ts';
 import { withPostgres } from '../../support/with-postgres.ts';
 import { completed, given, hookOf, jobOf, json, leased, leaseOf, outcomes, queued, queueOf, submit } from './jobs.ts';

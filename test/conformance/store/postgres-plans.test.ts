@@ -5,7 +5,7 @@
 import test, { type ExecutionContext } from 'ava';
 
 import { openPostgresStore } from '../../../scheduler/store/postgres/client.ts';
-import type { Op } from '../../../scheduler/store/store.ts';
+import type { Op } from '../../../scheduler/core/ports/store.ts';
 import { NO_POSTGRES, postgresBinaries, startPostgres, type PostgresServer } from '../../support/postgres.ts';
 import { completed, failed, hookOf, idOf, json, leaseOf, outcomes, queued, START, submit } from './jobs.ts';
 import { take } from './take.ts';

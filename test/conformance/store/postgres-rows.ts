@@ -6,7 +6,7 @@ import { parseAddress } from '../../../scheduler/store/postgres/address.ts';
 import { batchOf } from '../../../scheduler/store/postgres/batch.ts';
 import { connect } from '../../../scheduler/store/postgres/connection.ts';
 import { COMMIT, OPERATION_TYPES, typeName } from '../../../scheduler/store/postgres/sql/batch.ts';
-import type { Fence, Op } from '../../../scheduler/store/store.ts';
+import type { Fence, Op } from '../../../scheduler/core/ports/store.ts';
 
 /** Rows of jobs that a batch reads by an index, on a connection like the store's; the batch is rolled back. */
 export async function rowsOfBatch(t: ExecutionContext, url: string, fence: Fence, ops: readonly Op[]): Promise<number> {

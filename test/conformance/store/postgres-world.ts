@@ -4,7 +4,7 @@ import { Client } from 'pg';
 
 import { openPostgresStore, type PostgresOptions, type PostgresStore } from '../../../scheduler/store/postgres/client.ts';
 import type { StoreWatcher } from '../../../scheduler/store/store-watcher.ts';
-import type { Fence } from '../../../scheduler/store/store.ts';
+import type { Fence } from '../../../scheduler/core/ports/store.ts';
 import type { PostgresServer } from '../../support/postgres.ts';
 import { TcpProxy } from '../../support/tcp-proxy.ts';
 import { take } from './take.ts';

@@ -1,7 +1,7 @@
 /** Operations on the same row in one batch: each finds what those before it left. */
 import test from 'ava';
 
-import type { Op, Outcome } from '../../../scheduler/store/store.ts';
+import type { Op, Outcome } from '../../../scheduler/core/ports/store.ts';
 import { completed, failed, given, idOf, leaseOf, outcomes, queued, shownWhole, START, submit, TTL } from './jobs.ts';
 import type { Use } from './use.ts';
 

@@ -3,7 +3,7 @@ import test, { type ExecutionContext } from 'ava';
 
 import type { PostgresStore } from '../../../scheduler/store/postgres/client.ts';
 import { KeyScope } from '../../../proto/gen/capstan/v1/control.ts';
-import { StaleTermError, type Fence, type Op } from '../../../scheduler/store/store.ts';
+import { StaleTermError, type Fence, type Op } from '../../../scheduler/core/ports/store.ts';
 import { completed, failed, given, hookOf, idOf, json, leased, outcomes, queued, queueOf, submit, START } from './jobs.ts';
 import { take } from './take.ts';
 

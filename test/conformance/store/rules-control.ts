@@ -1,6 +1,6 @@
 import test from 'ava';
 
-import { AUDIT_KEPT_MS, controlKinds, type ControlKind, type Op } from '../../../scheduler/store/store.ts';
+import { AUDIT_KEPT_MS, controlKinds, type ControlKind, type Op } from '../../../scheduler/core/ports/store.ts';
 import { given, outcomes } from './jobs.ts';
 import type { Use } from './use.ts';
 

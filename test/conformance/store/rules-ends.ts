@@ -1,6 +1,6 @@
 import test from 'ava';
 
-import type { JobRow } from '../../../scheduler/store/store.ts';
+import type { JobRow } from '../../../scheduler/core/ports/store.ts';
 import {
   cancelledInQueue,
   completed,

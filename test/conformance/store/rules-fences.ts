@@ -1,6 +1,6 @@
 import test from 'ava';
 
-import { StaleTermError, type WholeJob } from '../../../scheduler/store/store.ts';
+import { StaleTermError, type WholeJob } from '../../../scheduler/core/ports/store.ts';
 import { completed, given, hookOf, idOf, jobOf, json, leased, outcomes, queued, queueOf, shownWhole, submit } from './jobs.ts';
 import type { Use } from './use.ts';
 import { take } from './take.ts';

@@ -4,7 +4,7 @@ import test, { type ExecutionContext } from 'ava';
 import type { DeviceHistoryRow, DeviceHistoryStore } from '../../../scheduler/store/device-history.ts';
 import { HISTORY_STEPS, type HistoryRow, type HistoryStore } from '../../../scheduler/store/history.ts';
 import { MAX_REASONS, REASONS_KEPT_MS, type QueueReasonStore } from '../../../scheduler/store/queue-reasons.ts';
-import type { Op, Store } from '../../../scheduler/store/store.ts';
+import type { Op, Store } from '../../../scheduler/core/ports/store.ts';
 import { outcomes, START } from './jobs.ts';
 import { take } from './take.ts';
 

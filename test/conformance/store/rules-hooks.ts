@@ -1,6 +1,6 @@
 import test from 'ava';
 
-import type { HookHead, Store } from '../../../scheduler/store/store.ts';
+import type { HookHead, Store } from '../../../scheduler/core/ports/store.ts';
 import { cancelledInQueue, completed, failed, given, hookOf, idOf, json, leased, outcomes, queued, shown, START, submit } from './jobs.ts';
 import type { Use } from './use.ts';
 

@@ -1,6 +1,6 @@
 import test from 'ava';
 
-import type { StoredState } from '../../../scheduler/store/store.ts';
+import type { StoredState } from '../../../scheduler/core/ports/store.ts';
 import { cancelledInQueue, completed, failed, given, json, leaseOf, leased, queued, queueOf, shown, START, submit } from './jobs.ts';
 import type { Use } from './use.ts';
 

@@ -1,7 +1,7 @@
 import test from 'ava';
 
 import { completed, failed, given, hookOf, idOf, json, leased, outcomes, queued, queueOf, START, submit, TTL } from './jobs.ts';
-import type { Op } from '../../../scheduler/store/store.ts';
+import type { Op } from '../../../scheduler/core/ports/store.ts';
 import type { Use } from './use.ts';
 
 const remove = (seq: number, dueBy: number | null = null) => ({ kind: 'delete', seq, dueBy }) as const;

@@ -2,7 +2,7 @@ import test from 'ava';
 
 import { completed, failed, given, hookOf, json, leased, leaseOf, outcomes, queued, START, submit } from './jobs.ts';
 import type { Use } from './use.ts';
-import type { Store } from '../../../scheduler/store/store.ts';
+import type { Store } from '../../../scheduler/core/ports/store.ts';
 
 const endpoint = (id: string, account: string) =>
   ({ kind: 'put', rowKind: 'endpoint', key: id, version: 1, value: JSON.stringify({ id, account }) }) as const;

@@ -7,7 +7,7 @@ import Database from 'better-sqlite3';
 
 import { SqliteEngine } from '../../../scheduler/store/sqlite/engine.ts';
 import { migrations } from '../../../scheduler/store/sqlite/migrations/all.ts';
-import type { Op } from '../../../scheduler/store/store.ts';
+import type { Op } from '../../../scheduler/core/ports/store.ts';
 import { cancelledInQueue, completed, failed, hookOf, json, leased, queued, submit } from './jobs.ts';
 import { folderOf } from '../../support/folder.ts';
 

@@ -10,7 +10,7 @@ import Database from 'better-sqlite3';
 
 import { openSqliteStore } from '../../../scheduler/store/sqlite/client.ts';
 import { acceptLoss } from '../../../scheduler/store/sqlite/accept-loss.ts';
-import { MAX_LISTED } from '../../../scheduler/store/store.ts';
+import { MAX_LISTED } from '../../../scheduler/core/ports/store.ts';
 import { given, queued, submit } from './jobs.ts';
 import { take } from './take.ts';
 import { folderOf } from '../../support/folder.ts';

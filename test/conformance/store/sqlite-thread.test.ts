@@ -6,7 +6,7 @@ import { Worker } from 'node:worker_threads';
 import test from 'ava';
 
 import { openSqliteStore, SqliteClient } from '../../../scheduler/store/sqlite/client.ts';
-import type { Fence, Op } from '../../../scheduler/store/store.ts';
+import type { Fence, Op } from '../../../scheduler/core/ports/store.ts';
 import { completed, idOf, leaseOf, queued, queueOf, submit } from './jobs.ts';
 import { take } from './take.ts';
 import { folderOf } from '../../support/folder.ts';

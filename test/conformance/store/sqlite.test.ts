@@ -3,7 +3,7 @@ import { join } from 'node:path';
 
 import { openSqliteStore } from '../../../scheduler/store/sqlite/client.ts';
 import { SqliteEngine } from '../../../scheduler/store/sqlite/engine.ts';
-import type { Store } from '../../../scheduler/store/store.ts';
+import type { Store } from '../../../scheduler/core/ports/store.ts';
 import { engineStore } from './engine-store.ts';
 import { historyRules } from './rules-history.ts';
 import { storeConformance } from './suite.ts';

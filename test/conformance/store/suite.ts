@@ -1,5 +1,5 @@
 /**
- * What every driver of the store promises (scheduler/store/store.ts), as tests. A driver joins by
+ * What every driver of the store promises (scheduler/core/ports/store.ts), as tests. A driver joins by
  * a file that calls {@link storeConformance} with a way to open an empty store.
  */
 import { batchRules } from './rules-batches.ts';

@@ -1,7 +1,7 @@
 /** How the rules of the store's conformance suite open the store under test. */
 import type { ExecutionContext } from 'ava';
 
-import type { Fence, Store } from '../../../scheduler/store/store.ts';
+import type { Fence, Store } from '../../../scheduler/core/ports/store.ts';
 
 /** A store under test. */
 export interface Subject {

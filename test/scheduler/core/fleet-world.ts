@@ -17,7 +17,7 @@ import { restore } from '../../../scheduler/core/step/restore.ts';
 import { nextDeadline, step } from '../../../scheduler/core/step/step.ts';
 import { CommitLoop } from '../../../scheduler/engine/commit-loop.ts';
 import { workerCounts, type WorkerCounts } from '../../../scheduler/core/scaling/worker-counts.ts';
-import type { ControlRow, Op, Outcome, StoreEngine } from '../../../scheduler/store/store.ts';
+import type { ControlRow, Op, Outcome, StoreEngine } from '../../../scheduler/core/ports/store.ts';
 import { CallbackQueue, instantStore, timerlessClock } from '../../support/instant-loop.ts';
 
 /** A job that was handed out and has not ended. */

@@ -4,7 +4,7 @@ import test from 'ava';
 import { StepResult, type Effect } from '../../../scheduler/core/effects.ts';
 import type { CoreEvent } from '../../../scheduler/core/events.ts';
 import { step } from '../../../scheduler/core/step/step.ts';
-import type { JobRow } from '../../../scheduler/store/store.ts';
+import type { JobRow } from '../../../scheduler/core/ports/store.ts';
 import { queueInput } from '../../support/endpoint-input.ts';
 import { FleetWorld } from './fleet-world.ts';
 import { newState, noteEnded, readClosed, readOpened } from '../../../scheduler/core/state.ts';

@@ -5,7 +5,7 @@ import type { Effect } from '../../../scheduler/core/effects.ts';
 import { StepResult } from '../../../scheduler/core/effects.ts';
 import type { Cause, CoreEvent } from '../../../scheduler/core/events.ts';
 import { step } from '../../../scheduler/core/step/step.ts';
-import type { Op } from '../../../scheduler/store/store.ts';
+import type { Op } from '../../../scheduler/core/ports/store.ts';
 import { queueInput } from '../../support/endpoint-input.ts';
 import { FleetWorld } from './fleet-world.ts';
 

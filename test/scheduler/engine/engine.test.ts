@@ -11,7 +11,7 @@ import { Engine } from '../../../scheduler/engine/engine.ts';
 import type { Completion, LoopStore } from '../../../scheduler/engine/loop-store.ts';
 import type { Ports } from '../../../scheduler/engine/ports.ts';
 import { SqliteEngine } from '../../../scheduler/store/sqlite/engine.ts';
-import { StaleTermError, type Fence, type Op, type Outcome } from '../../../scheduler/store/store.ts';
+import { StaleTermError, type Fence, type Op, type Outcome } from '../../../scheduler/core/ports/store.ts';
 import { CallbackQueue } from '../../support/instant-loop.ts';
 
 const FENCE_MS = 3_000;

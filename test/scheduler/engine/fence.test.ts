@@ -1,7 +1,7 @@
 /** An owner that may have lost its cell to another process runs no effect before a batch has confirmed its term. */
 import test from 'ava';
 
-import { StaleTermError } from '../../../scheduler/store/store.ts';
+import { StaleTermError } from '../../../scheduler/core/ports/store.ts';
 import { loopOfTest, OK, telling, writing, writingMany } from './loop-of-test.ts';
 
 const FENCE_MS = 3_000;

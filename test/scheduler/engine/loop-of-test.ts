@@ -4,7 +4,7 @@ import { defaultSettings } from '../../../scheduler/core/settings.ts';
 import { newState } from '../../../scheduler/core/state.ts';
 import { CommitLoop } from '../../../scheduler/engine/commit-loop.ts';
 import type { Completion } from '../../../scheduler/engine/loop-store.ts';
-import type { Op, Outcome } from '../../../scheduler/store/store.ts';
+import type { Op, Outcome } from '../../../scheduler/core/ports/store.ts';
 import { CallbackQueue } from '../../support/instant-loop.ts';
 
 export type Decide = (result: StepResult) => void;

@@ -4,7 +4,7 @@ import test from 'ava';
 import { NO_FIGURES } from '../../../scheduler/incidents/figures.ts';
 import { keyOf } from '../../../scheduler/incidents/incident.ts';
 import { IncidentReader } from '../../../scheduler/incidents/incident-reader.ts';
-import type { HookHead } from '../../../scheduler/store/store.ts';
+import type { HookHead } from '../../../scheduler/core/ports/store.ts';
 import { queueInput } from '../../support/endpoint-input.ts';
 import { FleetWorld } from '../core/fleet-world.ts';
 

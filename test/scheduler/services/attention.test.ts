@@ -13,7 +13,7 @@ import { keyDefaults } from '../../../scheduler/core/control/keys.ts';
 import type { Write } from '../../../scheduler/core/effects.ts';
 import { emptyBucket, encode, note } from '../../../scheduler/history/bucket.ts';
 import { KINDS } from '../../../scheduler/incidents/incident.ts';
-import type { HookHead } from '../../../scheduler/store/store.ts';
+import type { HookHead } from '../../../scheduler/core/ports/store.ts';
 import { queueInput } from '../../support/endpoint-input.ts';
 import { FleetWorld } from '../core/fleet-world.ts';
 

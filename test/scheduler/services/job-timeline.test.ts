@@ -3,7 +3,7 @@ import test from 'ava';
 
 import type { PastAttempt } from '../../../scheduler/core/jobs/past-attempts.ts';
 import { spansOf, timelineOf, waitsOf } from '../../../scheduler/services/job-timeline.ts';
-import type { JobRow } from '../../../scheduler/store/store.ts';
+import type { JobRow } from '../../../scheduler/core/ports/store.ts';
 import { queued } from '../../conformance/store/jobs.ts';
 
 const job = (of: Partial<JobRow> = {}): JobRow => queued(1, { submittedAt: 10_000, ...of });

@@ -7,7 +7,7 @@ import { defaultSettings } from '../../../scheduler/core/settings.ts';
 import { newState } from '../../../scheduler/core/state.ts';
 import { warningDue } from '../../../scheduler/core/webhooks/warnings.ts';
 import { FAILING_HOSTS, hooksRead, hookTried, nextHookCheck, noteHook } from '../../../scheduler/core/webhooks/webhooks.ts';
-import type { HookHead } from '../../../scheduler/store/store.ts';
+import type { HookHead } from '../../../scheduler/core/ports/store.ts';
 
 interface Line {
   readonly message: string;

@@ -6,7 +6,7 @@ import { StepResult } from '../../../scheduler/core/effects.ts';
 import { hooksRead, hookTried, checkHooks, nextHookCheck, noteHook } from '../../../scheduler/core/webhooks/webhooks.ts';
 import { newState, type State } from '../../../scheduler/core/state.ts';
 import { defaultSettings } from '../../../scheduler/core/settings.ts';
-import type { HookHead } from '../../../scheduler/store/store.ts';
+import type { HookHead } from '../../../scheduler/core/ports/store.ts';
 
 const now = { wall: 1_000_000, mono: 0 };
 

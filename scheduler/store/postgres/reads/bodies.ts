@@ -1,5 +1,5 @@
 import type { PayloadCodec } from '../../payload-codec.ts';
-import type { Reads } from '../../store.ts';
+import type { Reads } from '../../../core/ports/store.ts';
 import { bound, fromWholePayloadColumns, type PayloadTuple } from '../../rows.ts';
 import type { AsyncReads, Query } from './query.ts';
 

@@ -1,4 +1,4 @@
-import type { ControlKind, Reads } from '../../store.ts';
+import type { ControlKind, Reads } from '../../../core/ports/store.ts';
 import { bound } from '../../rows.ts';
 import type { AsyncReads, Query } from './query.ts';
 

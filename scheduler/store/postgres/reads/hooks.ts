@@ -1,5 +1,5 @@
 import type { PayloadCodec } from '../../payload-codec.ts';
-import type { HookHead, Reads } from '../../store.ts';
+import type { HookHead, Reads } from '../../../core/ports/store.ts';
 import { bound, toHook, toHookHead, type HookTuple, type WholeHookTuple } from '../../rows.ts';
 import { HOOK_COLUMNS, HOOK_PAYLOAD_COLUMNS } from '../sql/columns.ts';
 import type { HostFrom, Recorder } from './hook-hosts.ts';

@@ -1,5 +1,5 @@
 import { MAX_PAYLOAD_OVERHEAD, type PayloadCodec } from '../../payload-codec.ts';
-import { MAX_LISTED, type Reads, type StoredState, type WholeJob } from '../../store.ts';
+import { MAX_LISTED, type Reads, type StoredState, type WholeJob } from '../../../core/ports/store.ts';
 import {
   besideJob,
   bound,

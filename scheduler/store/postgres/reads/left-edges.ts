@@ -1,6 +1,6 @@
 /** The left edges of a cell's indexes, as its owner knows them: see {@link LeftEdge}. */
 import { assertNever } from '../../../../lib/errors.ts';
-import type { Op } from '../../store.ts';
+import type { Op } from '../../../core/ports/store.ts';
 import { HookHosts } from './hook-hosts.ts';
 import { LeftEdge } from './left-edge.ts';
 

@@ -1,5 +1,5 @@
 /** Column lists of PostgreSQL's tables, in the order of the tuples of ../rows.ts. */
-import { columnList, hookBodies, hookEnvelope, hookHead, jobResult, jobRow } from '../../columns.ts';
+import { columnList, hookBodies, hookEnvelope, hookHead, jobResult, jobRow } from '../../../core/ports/columns.ts';
 
 /** `JobTuple` of ../rows.ts, of the alias `j`. */
 export const JOB_COLUMNS = columnList(jobRow, ({ name }) => `j.${name}`);

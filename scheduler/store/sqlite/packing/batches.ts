@@ -1,5 +1,5 @@
 import { assertNever } from '../../../../lib/errors.ts';
-import type { ControlKind, Fence, Op, Outcome, StoredState } from '../../store.ts';
+import type { ControlKind, Fence, Op, Outcome, StoredState } from '../../../core/ports/store.ts';
 import { Packer, Unpacker } from './packer.ts';
 import {
   packPayloads,

@@ -1,4 +1,4 @@
-import type { HookRow, JobRow, QueuedJob, Reads, SearchedInput, WholeJob } from '../../store.ts';
+import type { HookRow, JobRow, QueuedJob, Reads, SearchedInput, WholeJob } from '../../../core/ports/store.ts';
 import { Packer, Unpacker } from './packer.ts';
 import { packPayloads, packPayload, packHook, packJob, unpackHook, unpackJob, unpackStored, unpackWholeStored } from './rows.ts';
 

@@ -1,8 +1,8 @@
 import type { Payload } from '../../../../lib/payload.ts';
-import { hookHead, jobRow, type FieldColumn } from '../../columns.ts';
+import { hookHead, jobRow, type FieldColumn } from '../../../core/ports/columns.ts';
 import { newJob } from '../../rows.ts';
-import { isDamaged, type StoredPayload } from '../../stored-payload.ts';
-import type { HookRow, JobRow, Lease, NewHook, StoredState } from '../../store.ts';
+import { isDamaged, type StoredPayload } from '../../../core/ports/stored-payload.ts';
+import type { HookRow, JobRow, Lease, NewHook, StoredState } from '../../../core/ports/store.ts';
 import type { Packer, Unpacker } from './packer.ts';
 
 /** How a column's values are packed: a number, a text, the place of one of a few in their list, 0 or 1. */

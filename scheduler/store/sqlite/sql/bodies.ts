@@ -2,8 +2,8 @@ import type { Database } from 'better-sqlite3';
 
 import type { Payload } from '../../../../lib/payload.ts';
 import type { PayloadCodec } from '../../payload-codec.ts';
-import type { StoredPayload } from '../../stored-payload.ts';
-import type { BodyUsage, EncryptedInput, SearchedInput } from '../../store.ts';
+import type { StoredPayload } from '../../../core/ports/stored-payload.ts';
+import type { BodyUsage, EncryptedInput, SearchedInput } from '../../../core/ports/store.ts';
 import { bound, fromWholePayloadColumns, payloadColumns, type PayloadTuple } from '../../rows.ts';
 import { inlineLength, type InlineUsage } from './inline-usage.ts';
 

@@ -1,6 +1,6 @@
 import type { Database } from 'better-sqlite3';
 
-import type { AuditRow, ControlKind, ControlRow } from '../../store.ts';
+import type { AuditRow, ControlKind, ControlRow } from '../../../core/ports/store.ts';
 import { bound } from '../../rows.ts';
 
 const INSERT = 'INSERT INTO control (kind, key, version, value) VALUES (?, ?, 1, ?) ON CONFLICT DO NOTHING';

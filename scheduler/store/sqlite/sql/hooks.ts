@@ -2,7 +2,7 @@ import type { Database } from 'better-sqlite3';
 
 import type { Payload } from '../../../../lib/payload.ts';
 import type { PayloadCodec } from '../../payload-codec.ts';
-import type { HookHead, HookRow, NewHook, Op, HookWindow } from '../../store.ts';
+import type { HookHead, HookRow, NewHook, Op, HookWindow } from '../../../core/ports/store.ts';
 import { bound, ms, payloadColumns, toHook, toHookHead, type HookTuple, type WholeHookTuple } from '../../rows.ts';
 import { HOOK_COLUMNS, HOOK_PAYLOAD_COLUMNS } from './columns.ts';
 import type { InlineUsage } from './inline-usage.ts';

@@ -1,7 +1,7 @@
 import type { Database } from 'better-sqlite3';
 
 import type { PayloadCodec } from '../../payload-codec.ts';
-import { MAX_LISTED, type JobRow, type StoredState, type WholeJob } from '../../store.ts';
+import { MAX_LISTED, type JobRow, type StoredState, type WholeJob } from '../../../core/ports/store.ts';
 import { bound, fromPayloadColumns, resultOf, toJob, type JobTuple, type WholeJobTuple } from '../../rows.ts';
 import { JOB_COLUMNS, JOB_RESULT_COLUMNS } from './columns.ts';
 import type { bodyStatements } from './bodies.ts';

@@ -1,7 +1,7 @@
 import type { Database } from 'better-sqlite3';
 
 import { MAX_PAYLOAD_OVERHEAD, type PayloadCodec } from '../../payload-codec.ts';
-import type { EndpointCounts, JobRow, QueuedJob, StoredState, HeadWindow } from '../../store.ts';
+import type { EndpointCounts, JobRow, QueuedJob, StoredState, HeadWindow } from '../../../core/ports/store.ts';
 import { besideJob, bound, toJob, toQueuedInput, type JobTuple } from '../../rows.ts';
 import { JOB_COLUMNS, JOINED_JOB_COLUMNS } from './columns.ts';
 

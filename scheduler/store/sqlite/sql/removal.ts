@@ -1,6 +1,6 @@
 import type { Database } from 'better-sqlite3';
 
-import type { JobRow } from '../../store.ts';
+import type { JobRow } from '../../../core/ports/store.ts';
 import { bound, toJob, type JobTuple } from '../../rows.ts';
 import { JOB_COLUMNS } from './columns.ts';
 

@@ -1,9 +1,9 @@
 import type { Database } from 'better-sqlite3';
 
 import type { Payload } from '../../../../lib/payload.ts';
-import { submittedColumns } from '../../columns.ts';
+import { submittedColumns } from '../../../core/ports/columns.ts';
 import type { PayloadCodec } from '../../payload-codec.ts';
-import type { JobRow } from '../../store.ts';
+import type { JobRow } from '../../../core/ports/store.ts';
 import { payloadColumns, submissionOf } from '../../rows.ts';
 import { inlineLength, type InlineUsage } from './inline-usage.ts';
 

@@ -1,7 +1,7 @@
 import type { Database } from 'better-sqlite3';
 
 import type { PayloadCodec } from '../../payload-codec.ts';
-import type { Op } from '../../store.ts';
+import type { Op } from '../../../core/ports/store.ts';
 import { ms, msOrNull, payloadColumns } from '../../rows.ts';
 import { inlineLength, type InlineUsage } from './inline-usage.ts';
 

@@ -1,5 +1,5 @@
 /** Payloads as a store returns them: as they were sent, or known to be damaged. */
-import type { Payload } from '../../lib/payload.ts';
+import type { Payload } from '../../../lib/payload.ts';
 
 /** A payload that the store cannot return as it was sent; why, for users. */
 export interface Damaged {

@@ -6,7 +6,7 @@
  * state it expects; a failed guard is that operation's outcome and does not affect the other operations of the batch.
  */
 
-import type { Payload } from '../../lib/payload.ts';
+import type { Payload } from '../../../lib/payload.ts';
 import type { hookHead, jobRow, RowOf, StoredState } from './columns.ts';
 import type { StoredPayload } from './stored-payload.ts';
 
