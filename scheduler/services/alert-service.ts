@@ -87,8 +87,10 @@ export function alertHandlers({ engine, auth, cipher, clock, log, webhookRefusal
       if (testing.has(key) || !delivery.hasRoom(recipient))
         throw new CapstanError('RATE_LIMITED', 'another message is being sent there; try again', { retryAfterMs: 1_000 });
       if (channel.kind === 'EMAIL') noteMail(account);
+      const audit = entryOf(auth, metadata, { action: 'testAlertChannel', object: id, account, after: { address: channel.shown } });
       testing.add(key);
       try {
+        await engine.command({ kind: 'audit' }, audit);
         const result = await delivery.once(recipient, testMessage(account));
         return { error: result.result === 'failed' ? result.error : '' };
       } finally {

@@ -1,10 +1,13 @@
 /** Cells over gRPC: they are listed and created, and accounts and nodes are moved between them. */
+import type { Metadata } from '@grpc/grpc-js';
+
 import { CapstanError } from '../../lib/errors.ts';
 import { DEFAULT_CELL } from '../../lib/cells.ts';
 import type { CellInfo, ControlServiceServer } from '../../proto/gen/capstan/v1/control.ts';
 import { accountExists, accountNotFound } from '../core/control/keys.ts';
 import { nodeNotFound } from '../core/fleet/nodes.ts';
 import type { State } from '../core/state.ts';
+import type { AuditEntry } from '../core/audit.ts';
 import { DEFAULT_ACCOUNT } from './auth.ts';
 import { entryOf } from './audit.ts';
 import { unary } from './calls.ts';
@@ -13,6 +16,9 @@ import type { ControlDeps } from './control-deps.ts';
 type CellHandlers = Pick<ControlServiceServer, 'listCells' | 'createCell' | 'moveAccount' | 'assignNode'>;
 
 export function cellHandlers({ auth, log, cells, engine }: ControlDeps): CellHandlers {
+  /** Of a move that is checked and about to be made: the owner of the cell has no state afterwards to write it with. */
+  const moved = (action: string, object: string, cell: string, metadata: Metadata): AuditEntry =>
+    entryOf(auth, metadata, { action, object, before: { cell: cells?.own }, after: { cell } });
   return {
     listCells: unary(log, 'ListCells', async (_request, metadata) => {
       if (auth.identify(metadata).role !== 'gateway') auth.operator(metadata);
@@ -24,8 +30,9 @@ export function cellHandlers({ auth, log, cells, engine }: ControlDeps): CellHan
       auth.operator(metadata);
       const changed = auth.auditor(log, metadata, 'CreateCell');
       if (cells === null) throw oneCell();
+      const audit = entryOf(auth, metadata, { action: 'createCell', object: name });
       const cell = await cells.create(name);
-      await engine.command({ kind: 'audit' }, entryOf(auth, metadata, { action: 'createCell', object: name }));
+      await engine.command({ kind: 'audit' }, audit);
       changed({ cell: name });
       return cell;
     }),
@@ -40,6 +47,7 @@ export function cellHandlers({ auth, log, cells, engine }: ControlDeps): CellHan
       const move = { account: id, to: cell };
       mustBeIdle(engine.state, id);
       await cells.checkAccountMove(move);
+      await engine.command({ kind: 'audit' }, moved('moveAccount', id, cell, metadata));
       await engine.withoutState(
         (state) => mustBeIdle(state, id),
         () => cells.moveAccount(move),
@@ -59,6 +67,7 @@ export function cellHandlers({ auth, log, cells, engine }: ControlDeps): CellHan
       const move = { node: nodeId, to: cell };
       nodeMustBeIdle(engine.state, nodeId);
       await cells.checkNodeMove(move);
+      await engine.command({ kind: 'audit' }, moved('assignNode', name, cell, metadata));
       await engine.withoutState(
         (state) => nodeMustBeIdle(state, nodeId),
         () => cells.moveNode(move),

@@ -52,7 +52,8 @@ export function consoleSessionHandlers({
     endSession: unary(log, 'EndSession', async (_request, metadata) => {
       const session = held(metadata);
       if (session.sessionOf === undefined) throw new CapstanError('PERMISSION_DENIED', 'this call requires the token of a session');
-      await engine.command({ kind: 'end-session', hash: session.hash });
+      const audit = entryOf(auth, metadata, { action: 'signOut', object: 'console', account: session.account });
+      await engine.command({ kind: 'end-session', hash: session.hash }, audit);
       return {};
     }),
   };

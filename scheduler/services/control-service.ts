@@ -152,7 +152,9 @@ export class Control {
       }),
       snapshotQueue: unary(log, 'SnapshotQueue', async (_request, metadata) => {
         auth.operator(metadata);
+        const audit = entryOf(auth, metadata, { action: 'snapshotQueue', object: 'queue' });
         const { file, bytes } = await this.#deps.snapshot();
+        await engine.command({ kind: 'audit' }, audit);
         log.info({ bytes }, 'database copy written');
         return { file, bytes: BigInt(bytes) };
       }),
@@ -166,22 +168,18 @@ export class Control {
         const { masterKeys, snapshotBusy } = this.#deps;
         if (snapshotBusy())
           throw new CapstanError('CONFLICT', 'a copy of the database is being written; rotate the master key when it is complete');
+        const audit = entryOf(auth, metadata, { action: 'rotateMasterKey', object: 'master key' });
         const { renewed } = await masterKeys.rotate();
-        await engine.command(
-          { kind: 'audit' },
-          entryOf(auth, metadata, { action: 'rotateMasterKey', object: 'master key', after: { renewed } }),
-        );
+        await engine.command({ kind: 'audit' }, { ...audit, after: { renewed } });
         changed({ renewed });
         return masterKeyInfo(masterKeys.state, renewed);
       }),
       prepareMasterKey: unary(log, 'PrepareMasterKey', async (_request, metadata) => {
         auth.operator(metadata);
         const changed = auth.auditor(log, metadata, 'PrepareMasterKey');
+        const audit = entryOf(auth, metadata, { action: 'prepareMasterKey', object: 'master key' });
         const { id, file, lacking } = await this.#deps.masterKeys.prepare();
-        await engine.command(
-          { kind: 'audit' },
-          entryOf(auth, metadata, { action: 'prepareMasterKey', object: 'master key', after: { id } }),
-        );
+        await engine.command({ kind: 'audit' }, { ...audit, after: { id } });
         changed({ key: id });
         return { id, file, lacking: [...lacking] };
       }),

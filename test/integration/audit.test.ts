@@ -4,7 +4,8 @@ import test, { type ExecutionContext } from 'ava';
 import { readConfig } from '../../gateway/config.ts';
 import { schema } from '../../gateway/graphql/schema.ts';
 import { start } from '../../gateway/assembly/start.ts';
-import { TestScheduler } from '../support/scheduler-client.ts';
+import { ControlServiceService } from '../../proto/gen/capstan/v1/control.ts';
+import { TestScheduler, unary } from '../support/scheduler-client.ts';
 
 interface Entry {
   readonly id: string;
@@ -22,18 +23,29 @@ type Query = <T>(query: string, key?: string) => Promise<T>;
 
 const SECRET = 'never-in-the-log-51c2';
 /** Fields that change nothing that is kept, or need what this world lacks: cells and a failed webhook. */
-const ELSEWHERE = new Set([
-  'startWorker',
-  'testAlertChannel',
-  'createCell',
-  'moveAccount',
-  'assignNode',
-  'redeliverWebhook',
-  'stopBulkOperation',
-]);
+const ELSEWHERE = new Set(['startWorker', 'createCell', 'moveAccount', 'assignNode', 'redeliverWebhook', 'stopBulkOperation']);
+/** Calls of the control plane that change nothing. A new call belongs here, or into {@link CHANGES}. */
+const READS = new Set(
+  `watchDirectory lookupKey lookupEndpoint lookupEndpointName listEndpoints listEnvironments listBuilds listDeployments listActivity
+  getHistory getDeviceHistory searchJobs summarizeJobs countJobs listBulkOperations getJob listKeys getSession getAccount listAccounts listCells
+  listNodes listMachineTypes listWorkers listAttention getEndpoint listJoinTokens getLogs getMetrics listWebhooks getWebhookSecret
+  listAlertChannels listSecrets listAudit getMasterKey`.split(/\s+/),
+);
+/** Calls without an entry: a first worker is asked for again and again, as by a job; gateways tell when keys were used. */
+const UNRECORDED = new Set(['startWorker', 'noteKeyUse']);
+/** The others, with the action of their entry where its name is another. */
+const CHANGES: Readonly<Record<string, string>> = {
+  undeploy: 'deleteEndpoints',
+  createKey: 'createApiKey',
+  revokeKey: 'revokeApiKey',
+  createSession: 'signIn',
+  endSession: 'signOut',
+};
+/** Their entries are expected in test/cluster/cells-moves.test.ts, webhooks.test.ts and bulk-operations.test.ts. */
+const OTHER_WORLDS = new Set(['createCell', 'moveAccount', 'assignNode', 'redeliverWebhook', 'stopBulkOperation']);
 
 async function open(t: ExecutionContext): Promise<{ scheduler: TestScheduler; query: Query }> {
-  const scheduler = await TestScheduler.open();
+  const scheduler = await TestScheduler.open({ webhookAllow: '127.0.0.1/32' });
   t.teardown(() => scheduler.close());
   const own = { scheduler: scheduler.handle.address, token: scheduler.secret('gateway-token'), closeGraceMs: 0 };
   const gateway = await start(readConfig({ ...own, port: 0, logLevel: 'silent', graphqlPerSecond: 1_000 }, {}));
@@ -67,7 +79,8 @@ test('every mutation leaves an entry with its author, and none has a secret', as
   await done(`updateEndpoint(endpoint: "${id}", settings: { workersMax: 3, env: { KEY: "${SECRET}2", MORE: "x" } })`);
   await done(`setSecret(name: "TOKEN", value: "${SECRET}")`);
   await done('deleteSecret(name: "TOKEN")');
-  const { addAlertChannel } = await done(`addAlertChannel(kind: WEBHOOK, address: "https://example.com/${SECRET}")`, '{ id }');
+  const { addAlertChannel } = await done(`addAlertChannel(kind: WEBHOOK, address: "http://127.0.0.1:9/${SECRET}")`, '{ id }');
+  await done(`testAlertChannel(id: "${addAlertChannel?.id ?? ''}")`, '');
   await done(`removeAlertChannel(id: "${addAlertChannel?.id ?? ''}")`);
   await done('createEnvironment(name: "staging")');
   await done('deleteEnvironment(name: "staging")');
@@ -94,6 +107,13 @@ test('every mutation leaves an entry with its author, and none has a secret', as
   await done('deleteEndpoints(environment: "default")').catch(() => undefined);
   await done(`removeNode(id: "${node.id}", force: true)`, '');
 
+  const owner = scheduler.bearer(scheduler.secret('api-key'));
+  const { token } = await unary<{ token: string }>((end) => scheduler.control.createSession({}, owner, end));
+  await unary((end) => scheduler.control.endSession({}, scheduler.bearer(token), end));
+  await unary((end) => scheduler.control.snapshotQueue({}, owner, end));
+  await unary((end) => scheduler.control.prepareMasterKey({}, owner, end));
+  await unary((end) => scheduler.control.rotateMasterKey({}, owner, end));
+
   const entries = await log();
   const actions = new Set(entries.map(({ action }) => action));
   const fields = Object.keys(schema.getMutationType()?.getFields() ?? {});
@@ -103,6 +123,13 @@ test('every mutation leaves an entry with its author, and none has a secret', as
     missing.filter((name) => !['createAccount', 'updateAccount'].includes(name)),
     [],
   );
+  const calls = Object.keys(ControlServiceService).filter((name) => !READS.has(name) && !UNRECORDED.has(name) && !OTHER_WORLDS.has(name));
+  const recorded = new Set([...actions, 'createAccount', 'updateAccount']);
+  t.deepEqual(
+    calls.filter((name) => !recorded.has(CHANGES[name] ?? name)),
+    [],
+    'every call that changes the control plane leaves an entry',
+  );
   t.false(JSON.stringify(entries).includes(SECRET));
   const update = entries.find(({ action }) => action === 'updateEndpoint');
   t.like(update, { object: 'default/echo', before: { workersMax: 2, env: ['KEY'] }, after: { workersMax: 3, env: ['KEY', 'MORE'] } });
@@ -111,6 +138,7 @@ test('every mutation leaves an entry with its author, and none has a secret', as
     JSON.stringify(entries.find(({ key }) => key === '')),
   );
   t.is(update?.address, '127.0.0.1');
+  t.is(entries.find(({ action }) => action === 'addAlertChannel')?.object, addAlertChannel?.id);
   t.deepEqual(
     entries.map(({ at }) => at),
     entries.map(({ at }) => at).toSorted((a, b) => (a < b ? 1 : -1)),
@@ -118,7 +146,7 @@ test('every mutation leaves an entry with its author, and none has a secret', as
 });
 
 test('a refused change leaves no entry, pages go on, and another account sees its own only', async (t) => {
-  const { query } = await open(t);
+  const { scheduler, query } = await open(t);
   await t.throwsAsync(query('mutation { deleteSecret(name: "NONE") { name } }'));
   await t.throwsAsync(query('mutation { setSecret(name: "a b", value: "x") { name } }'));
   for (let i = 0; i < 3; i++) await query(`mutation { setSecret(name: "S${i}", value: "x") { name } }`);
@@ -143,4 +171,12 @@ test('a refused change leaves no entry, pages go on, and another account sees it
     ['createAccount'],
   );
   await t.throwsAsync(page('account: "default"', key), { message: /OPERATOR/ });
+  const made = async (args: string) =>
+    (await query<{ createApiKey: { text: string } }>(`mutation { createApiKey(${args}) { text } }`)).createApiKey.text;
+  const { endpoints } = await scheduler.deploy([{ name: 'echo' }]);
+  for (const text of [
+    await made('name: "reader", scope: READ_ONLY'),
+    await made(`name: "caller", scope: ENDPOINTS, endpoints: ["${endpoints[0]?.id ?? ''}"]`),
+  ])
+    await t.throwsAsync(page('limit: 9', text), { message: /requires the scope ALL or OPERATOR/ });
 });
