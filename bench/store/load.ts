@@ -36,6 +36,7 @@ function jobOf(seq: number, now: number): JobRow {
     hasS3: false,
     trace: null,
     tags: null,
+    submittedBy: null,
     pastAttempts: null,
   };
 }

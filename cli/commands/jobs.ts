@@ -1,6 +1,8 @@
 import { CapstanError } from '../../lib/errors.ts';
 import { stringifyExact } from '../../lib/exact-json.ts';
 import type { EndpointRow } from '../api/endpoint-row.ts';
+import type { GatewayClient } from '../../client/gateway-client.ts';
+import { GET_SUBMITTER } from '../../client/graphql/gen/operations.ts';
 import { QueueApi, type JobPage, type JobStatus } from '../../client/queue-api.ts';
 import { printResult, type ArgumentSpec, type Command, type CommandGroup, type Invocation } from '../command/command.ts';
 import { flagOption, textOption, type OptionSpec } from '../../terminal/options.ts';
@@ -14,13 +16,18 @@ const jobArgument: ArgumentSpec = { name: 'job', description: 'id of the job' };
 const STATUSES = ['IN_QUEUE', 'IN_PROGRESS', 'COMPLETED', 'FAILED', 'CANCELLED', 'TIMED_OUT'] as const;
 
 /** Finds the endpoint of the first argument, and its queue API. */
-async function open({ args, options, env }: Invocation): Promise<{ readonly endpoint: EndpointRow; readonly api: QueueApi }> {
+async function open({
+  args,
+  options,
+  env,
+}: Invocation): Promise<{ readonly endpoint: EndpointRow; readonly api: QueueApi; readonly client: GatewayClient }> {
   const settings = readSettings(options, env);
   const [{ findEndpoint }, { listEndpoints }] = await Promise.all([import('../api/find-endpoint.ts'), import('../api/control.ts')]);
   const { url, key } = gatewayOf(settings, env);
-  const rows = await listEndpoints(await connect(settings, env), textOption(options, 'env') ?? null);
+  const client = await connect(settings, env);
+  const rows = await listEndpoints(client, textOption(options, 'env') ?? null);
   const endpoint = findEndpoint(rows, args[0] ?? '');
-  return { endpoint, api: new QueueApi(`${url}/v2/${endpoint.id}`, key) };
+  return { endpoint, client, api: new QueueApi(`${url}/v2/${endpoint.id}`, key) };
 }
 
 const list: Command = {
@@ -69,9 +76,11 @@ const get: Command = {
   examples: ['jobs get hello 0198c0de-7a4b-7000-8000-3f1c2a9d5e60'],
   async run(invocation) {
     const { args, options, terminal } = invocation;
-    const { api, endpoint } = await open(invocation);
+    const { api, client, endpoint } = await open(invocation);
     const job = await api.call<JobStatus>('GET', `/status/${encodeURIComponent(args[1] ?? '')}`);
-    terminal.data(stringifyExact(job, 2));
+    const { job: found } = await client.query(GET_SUBMITTER, { endpoint: endpoint.id, id: job.id });
+    const submittedBy = found?.submittedBy ?? null;
+    terminal.data(stringifyExact(submittedBy === null ? job : { ...job, submittedBy }, 2));
     const { queueReason } = job;
     if (queueReason === undefined || flagOption(options, 'json')) return;
     const detail = endpoint.queueReason === queueReason && endpoint.queueDetail !== '' ? `: ${endpoint.queueDetail}` : '';

@@ -23,6 +23,7 @@ export function filterMessage(filter: Schema.JobFilter | null | undefined): JobF
     untilMs: milliseconds('filter.untilMs', filter?.untilMs ?? 0),
     text: filter?.text ?? '',
     ...(filter?.tag == null ? {} : { tag: filter.tag }),
+    ...(filter?.submittedBy == null ? {} : { submittedBy: filter.submittedBy }),
   };
 }
 
@@ -91,6 +92,7 @@ export function jobShape(detail: JobDetail): Schema.Job {
     webhook: orNull(job.webhook),
     traceId: detail.traceId ?? null,
     tags: detail.tags,
+    submittedBy: detail.submittedBy ?? null,
     pastAttempts: detail.pastAttempts.map(attemptShape),
     queueReasons: detail.queueReasons.map(reasonShape),
     input: input.text,

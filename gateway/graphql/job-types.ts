@@ -43,6 +43,8 @@ input JobFilter {
   text: String
   "A whole tag of the job."
   tag: String
+  "Id of the API key that submitted the job."
+  submittedBy: ID
 }
 type JobSummary {
   "Every state, also without jobs."
@@ -139,6 +141,8 @@ type Job {
   traceId: String
   "The tags that it was submitted with."
   tags: [String!]!
+  "Id of the API key that submitted it, which may be revoked by now; null for a job that a worker submitted, or a version that did not keep it."
+  submittedBy: ID
   "Attempts that ended before the present one, oldest first; the last 20. Empty in pages."
   pastAttempts: [PastAttempt!]!
   "Why the queue of the endpoint waited while this job waited, oldest first; the last 100. Waits under 1 s have none. Empty in pages."

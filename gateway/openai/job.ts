@@ -42,6 +42,8 @@ interface NewJob {
   readonly held: Reservation | null;
   /** Trace context of the request; empty without one. */
   readonly trace: string;
+  /** Id of the caller's API key. */
+  readonly submittedBy: string | undefined;
 }
 
 /** The caller disconnected; its result is not needed. */
@@ -60,7 +62,7 @@ export class OpenAiJob {
   #next = 0;
   #token: number | undefined;
 
-  constructor(deps: OpenAiJobDeps, { endpointId, id, input, held, trace }: NewJob) {
+  constructor(deps: OpenAiJobDeps, { endpointId, id, input, held, trace, submittedBy }: NewJob) {
     this.#deps = deps;
     this.#endpointId = endpointId;
     this.id = id;
@@ -81,6 +83,7 @@ export class OpenAiJob {
         bodyHash: EMPTY,
         waitMs: LIFETIME_MS,
         ...(trace === '' ? {} : { trace }),
+        submittedBy,
       },
     };
     const done = (error: CapstanError | null, answer: JobResult | null): void => {

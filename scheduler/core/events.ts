@@ -172,6 +172,8 @@ export type CoreEvent =
       readonly trace: string | null;
       /** Separated by spaces (lib/job-tags.ts). */
       readonly tags: string | null;
+      /** Id of the API key; absent for a worker's submission. */
+      readonly submittedBy?: string | undefined;
       readonly policy: PolicyInput;
       readonly s3: Uint8Array | null;
       readonly idempotency: { readonly key: string; readonly bodyHash: Uint8Array } | null;

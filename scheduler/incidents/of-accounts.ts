@@ -1,6 +1,7 @@
 /** Incidents of accounts: quotas that are nearly used, keys that expire. */
 import { buildUseOf } from '../core/control/builds.ts';
-import { keyId, keysOf } from '../core/control/keys.ts';
+import { keyId } from '../../lib/key-id.ts';
+import { keysOf } from '../core/control/keys.ts';
 import { bodyQuotaOf, buildQuotaOf, quotaOf } from '../core/endpoints/quotas.ts';
 import { bodyBytesOf } from '../core/jobs/body-use.ts';
 import type { Now } from '../core/now.ts';

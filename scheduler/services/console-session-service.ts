@@ -6,7 +6,7 @@ import type { Metadata } from '@grpc/grpc-js';
 import { CapstanError } from '../../lib/errors.ts';
 import { SESSION_PREFIX } from '../../lib/session-token.ts';
 import type { ControlServiceServer, SessionInfo } from '../../proto/gen/capstan/v1/control.ts';
-import { keyId } from '../core/control/keys.ts';
+import { keyId } from '../../lib/key-id.ts';
 import { SESSION_IDLE_MS } from '../core/control/key-use.ts';
 import type { KeyRow, SessionRow } from '../core/state/control-rows.ts';
 import { hashKey } from '../secrets/hash.ts';

@@ -1,5 +1,6 @@
 /** Which jobs of an endpoint a filter admits. */
 import { CapstanError } from '../../lib/errors.ts';
+import { KEY_ID } from '../../lib/key-id.ts';
 import { asBuffer } from '../../lib/payload.ts';
 import { TAG, TAG_RULE, tagsOf } from '../../lib/job-tags.ts';
 import type { JobState } from '../../proto/gen/capstan/v1/common.ts';
@@ -19,6 +20,8 @@ export interface JobFilter {
   readonly text: string;
   /** One of the job's tags; empty means all. */
   readonly tag: string;
+  /** Id of the API key that submitted it; empty means all. */
+  readonly submittedBy: string;
 }
 
 /** A filter as callers send it; 0 and empty mean none. */
@@ -28,18 +31,24 @@ export interface FilterRequest {
   readonly untilMs: bigint;
   readonly text: string;
   readonly tag?: string | undefined;
+  readonly submittedBy?: string | undefined;
 }
 
 /** @throws CapstanError INVALID_ARGUMENT */
-export function checkedFilter({ states, sinceMs, untilMs, text, tag = '' }: FilterRequest): JobFilter {
+export function checkedFilter({ states, sinceMs, untilMs, text, tag = '', submittedBy = '' }: FilterRequest): JobFilter {
   if (text.length > MAX_TEXT) throw new CapstanError('INVALID_ARGUMENT', `text: must be at most ${MAX_TEXT} characters`, { field: 'text' });
   if (tag !== '' && !TAG.test(tag)) throw new CapstanError('INVALID_ARGUMENT', `tag: ${TAG_RULE}`, { field: 'tag' });
+  if (submittedBy !== '' && !KEY_ID.test(submittedBy))
+    throw new CapstanError('INVALID_ARGUMENT', 'submittedBy: must be the id of an API key, 12 hexadecimal digits', {
+      field: 'submittedBy',
+    });
   return {
     since: Number(sinceMs),
     until: untilMs === 0n ? Number.MAX_SAFE_INTEGER : Number(untilMs),
     states: new Set(states),
     text: text.toLowerCase(),
     tag,
+    submittedBy,
   };
 }
 
@@ -58,8 +67,9 @@ export async function admitted(engine: Engine, jobs: readonly JobRow[], filter: 
   return found;
 }
 
-function isWanted(job: JobRow, { since, until, states, tag }: JobFilter): boolean {
+function isWanted(job: JobRow, { since, until, states, tag, submittedBy }: JobFilter): boolean {
   if (job.submittedAt < since || job.submittedAt >= until) return false;
   if (states.size > 0 && !states.has(publicState(job))) return false;
+  if (submittedBy !== '' && job.submittedBy !== submittedBy) return false;
   return tag === '' || tagsOf(job.tags ?? '').includes(tag);
 }

@@ -58,6 +58,7 @@ export function jobSearchHandlers({
       nodeId: job.lease?.node ?? '',
       ...(job.trace === null ? {} : { traceId: traceParent(job.trace).traceId }),
       tags: tagsOf(job.tags ?? ''),
+      ...(job.submittedBy === null ? {} : { submittedBy: job.submittedBy }),
       chunks: 0,
       pastAttempts: [],
       queueReasons: [],

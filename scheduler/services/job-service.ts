@@ -18,6 +18,7 @@ import type {
   Submit,
 } from '../../proto/gen/capstan/v1/jobs.ts';
 import { toStatus } from '../../lib/grpc-errors.ts';
+import { KEY_ID } from '../../lib/key-id.ts';
 import { tagsOf, tagsText } from '../../lib/job-tags.ts';
 import { fromPayloadMessage, messageBytes } from '../../lib/payload.ts';
 import { checkedTrace } from '../../lib/trace-context.ts';
@@ -228,6 +229,7 @@ export class JobChannels {
       webhook: submit.webhook === '' ? null : this.#urls.kept(submit.webhook, submit.jobId),
       trace: checkedTrace(submit.trace ?? '') || null,
       tags: submit.tags === undefined ? null : tagsText(tagsOf(submit.tags)) || null,
+      submittedBy: submit.submittedBy !== undefined && KEY_ID.test(submit.submittedBy) ? submit.submittedBy : undefined,
       policy: {
         executionTimeoutMs: submit.policy?.executionTimeoutMs ?? null,
         ttlMs: submit.policy?.ttlMs ?? null,

@@ -104,6 +104,29 @@ test('jobs are found by their tags, and tags that break a rule are refused', asy
   t.regex(errors[0]?.message ?? '', /^tag: must have 1 to 64 letters/);
 });
 
+test('a job names the key that submitted it, also when that is revoked, and is found by it', async (t) => {
+  const { endpoint, post, search, ask } = await open(t);
+  const created = await ask<{ data: { createApiKey: { plaintext: string; key: { id: string } } } }>(
+    'mutation { createApiKey(name: "other", scope: ALL) { plaintext key { id } } }',
+  );
+  const { plaintext, key } = created.data.createApiKey;
+  const submitWith = async (by?: string): Promise<string> => ((await post(`/v2/${endpoint}/run`, { input: {} }, by)) as { id: string }).id;
+  const [own, other] = [await submitWith(), await submitWith(plaintext)];
+  await ask(`mutation { revokeApiKey(id: "${key.id}") }`);
+  const { data } = await ask<{ data: Record<string, { submittedBy: string }> }>(
+    `{ own: job(endpoint: "${endpoint}", id: "${own}") { submittedBy } other: job(endpoint: "${endpoint}", id: "${other}") { submittedBy } }`,
+  );
+  t.is(data['other']?.submittedBy, key.id);
+  t.regex(String(data['own']?.submittedBy), /^[0-9a-f]{12}$/);
+  t.not(data['own']?.submittedBy, key.id);
+  t.deepEqual(idsOf(await search(`filter: { submittedBy: "${key.id}" }`)), [other]);
+  t.deepEqual(idsOf(await search('filter: { submittedBy: "000000000000" }')), []);
+  const { errors } = await ask<{ errors: { message: string }[] }>(
+    `{ jobs(endpoint: "${endpoint}", filter: { submittedBy: "%" }) { cursor } }`,
+  );
+  t.regex(errors[0]?.message ?? '', /^submittedBy: must be the id of an API key, 12 hexadecimal digits/);
+});
+
 test('a job has its input, also a large one by its size; jobs of others and unknown ones are not shown', async (t) => {
   const { endpoint, submit, ask } = await open(t);
   const id = await submit({ a: '\u202e<script>' });

@@ -882,6 +882,18 @@ export type ListBulkOperationsVariables = {
 export const LIST_BULK_OPERATIONS =
   'query ListBulkOperations($endpoint:ID!){bulkOperations(endpoint:$endpoint){id state changed error}}' as Operation<ListBulkOperationsResult, ListBulkOperationsVariables>;
 
+export interface GetSubmitterResult {
+  readonly job: {
+    readonly submittedBy: string | null;
+  } | null;
+}
+export type GetSubmitterVariables = {
+  readonly endpoint: string;
+  readonly id: string;
+};
+export const GET_SUBMITTER =
+  'query GetSubmitter($endpoint:ID!$id:ID!){job(endpoint:$endpoint id:$id){submittedBy}}' as Operation<GetSubmitterResult, GetSubmitterVariables>;
+
 export interface SearchLogsResult {
   readonly searchLogs: LogPage;
 }

@@ -138,6 +138,7 @@ function Overview({ job }: { job: Job }): JSX.Element {
           ...(job.lowPriority ? ([['Priority', 'low']] as const) : []),
           ...(job.webhook === null ? [] : ([['Webhook', <Text of={job.webhook} key="w" />]] as const)),
           ...(job.tags.length === 0 ? [] : ([['Tags', <Text of={job.tags.join(', ')} key="g" />]] as const)),
+          ...(job.submittedBy === null ? [] : ([['Submitted by key', <Mono of={job.submittedBy} key="k" />]] as const)),
           ...(job.traceId === null ? [] : ([['Trace', <Mono of={job.traceId} key="t" />]] as const)),
         ]}
       />

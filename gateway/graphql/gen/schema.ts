@@ -619,6 +619,7 @@ export interface JobFilter {
   readonly untilMs?: number | null | undefined;
   readonly text?: string | null | undefined;
   readonly tag?: string | null | undefined;
+  readonly submittedBy?: string | null | undefined;
 }
 
 export interface JobSummary {
@@ -688,6 +689,7 @@ export interface Job {
   readonly webhook: string | null;
   readonly traceId: string | null;
   readonly tags: readonly string[];
+  readonly submittedBy: string | null;
   readonly pastAttempts: readonly PastAttempt[];
   readonly queueReasons: readonly QueueReason[];
   readonly input: string | null;

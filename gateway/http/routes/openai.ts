@@ -107,6 +107,7 @@ export function openAiRoutes(app: FastifyInstance, services: JobServices): void 
       input: payload,
       held,
       trace: traceOfRequest(request),
+      submittedBy: request.keyId,
     });
     request.newJobId = job.id;
     reply.header('x-request-id', job.id);

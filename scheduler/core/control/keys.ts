@@ -29,13 +29,6 @@ export function sessionsOf(state: State, key: KeyRow): KeyRow[] {
   return key.sessionOf === undefined ? [...state.keys.values()].filter(({ sessionOf }) => sessionOf === key.hash) : [];
 }
 
-/** Characters of a key's hash that form its id. */
-const KEY_ID_LENGTH = 12;
-
-export function keyId(hash: string): string {
-  return hash.slice(0, KEY_ID_LENGTH);
-}
-
 /** Whether a scope permits everything in the account of its key. */
 export function ownsAccount(scope: KeyScope): boolean {
   return scope === KeyScope.ALL || scope === KeyScope.OPERATOR;

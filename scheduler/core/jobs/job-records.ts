@@ -94,6 +94,7 @@ export function newJob(state: State, now: Now, endpoint: EndpointRecord, event: 
     hasS3: event.s3 !== null,
     trace: event.trace,
     tags: event.tags,
+    submittedBy: event.submittedBy ?? null,
     pastAttempts: null,
     phase: 'NEW',
     queuePosition: state.nextQueuePosition++,
@@ -128,6 +129,7 @@ export function fromRow(row: JobRow): JobRecord {
     hasS3: row.hasS3,
     trace: row.trace,
     tags: row.tags,
+    submittedBy: row.submittedBy,
     pastAttempts: row.pastAttempts,
     phase: phaseOf(row),
     queuePosition: row.queuePosition,
@@ -187,6 +189,7 @@ export function toRow(job: JobRecord): JobRow {
     hasS3: job.hasS3,
     trace: job.trace,
     tags: job.tags,
+    submittedBy: job.submittedBy,
     pastAttempts: null,
   };
 }

@@ -95,6 +95,8 @@ export const jobRow = [
   textOrNull('trace'),
   // Words to find it by, separated by spaces (lib/job-tags.ts).
   textOrNull('tags'),
+  // Id of the API key that submitted it; null for a worker's submission, and for those of versions before the column.
+  textOrNull('submittedBy'),
   // Attempts that ended before the present one, JSON text (scheduler/core/jobs/past-attempts.ts); null without any.
   textOrNull('pastAttempts'),
 ] as const;

@@ -21,6 +21,8 @@ export interface JobRecord {
   readonly trace: string | null;
   /** Words to find it by, separated by spaces. */
   readonly tags: string | null;
+  /** Id of the API key. */
+  readonly submittedBy: string | null;
   /** Attempts that ended, JSON text (past-attempts.ts). */
   pastAttempts: string | null;
   /** Changed only by `applyEvent` (job-records.ts). */

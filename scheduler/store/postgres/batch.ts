@@ -1,7 +1,7 @@
-/** A batch's operations as the parameters of `capstan.commit_v5`, and its answer as outcomes. */
+/** A batch's operations as the parameters of `capstan.commit_v6`, and its answer as outcomes. */
 import { assertNever } from '../../../lib/errors.ts';
 import type { PayloadCodec } from '../payload-codec.ts';
-import { payloadColumns } from '../rows.ts';
+import { payloadColumns, submissionOf } from '../rows.ts';
 import type { Op, Outcome } from '../../core/ports/store.ts';
 import { CompositeArray } from './sql/binary.ts';
 import { bitOf, OPERATIONS, OPERATION_TYPES, type OperationType } from './sql/batch.ts';
@@ -119,35 +119,7 @@ class BatchBuilder {
     }
     const wave = this.#waveAfter('submit', this.#lastDelete, keys);
     const { key, bodyHash, expiresAt } = idempotency ?? { key: null, bodyHash: null, expiresAt: null };
-    this.#row('submit', [
-      at,
-      wave,
-      job.seq,
-      job.queuePosition,
-      job.id,
-      job.endpoint,
-      job.kind,
-      job.state,
-      job.priority,
-      job.token,
-      job.attempts,
-      job.lease?.node ?? null,
-      job.lease?.incarnation ?? null,
-      job.lease?.worker ?? job.worker,
-      job.submittedAt,
-      job.deleteAt,
-      job.executionTimeoutMs,
-      job.ttlMs,
-      job.retentionMs,
-      job.webhook,
-      ...payloadColumns(input, this.#codec),
-      s3,
-      key,
-      bodyHash,
-      expiresAt,
-      job.trace,
-      job.tags,
-    ]);
+    this.#row('submit', [at, wave, ...submissionOf(job), ...payloadColumns(input, this.#codec), s3, key, bodyHash, expiresAt]);
   }
 
   #finish(at: number, op: OpOf<'finish'>): void {

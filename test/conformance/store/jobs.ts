@@ -39,6 +39,7 @@ export function queued(seq: number, difference: Partial<JobRow> = {}): JobRow {
     hasS3: false,
     trace: null,
     tags: null,
+    submittedBy: null,
     pastAttempts: null,
     ...difference,
   };

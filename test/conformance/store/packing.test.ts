@@ -49,6 +49,7 @@ const job: fc.Arbitrary<JobRow> = fc.record({
   hasS3: fc.boolean(),
   trace: orNull(text),
   tags: orNull(text),
+  submittedBy: orNull(text),
   pastAttempts: orNull(text),
 });
 const newHook: fc.Arbitrary<NewHook> = fc.record({

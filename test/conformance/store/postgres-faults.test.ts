@@ -100,7 +100,7 @@ function tests(server: PostgresServer): void {
     const { store, fence, sql } = await world(t);
     await store.commit(fence, [submit(queued(1))]);
     const call = (batch: number): Promise<unknown> =>
-      sql(`SELECT * FROM capstan.commit_v5(0, ${fence.term}, ${batch}, 0, 0, 0, '{}', false, 0,
+      sql(`SELECT * FROM capstan.commit_v6(0, ${fence.term}, ${batch}, 0, 0, 0, '{}', false, 0,
         NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL)`);
     await t.throwsAsync(call(1), { message: /batch 1 is out of turn/ });
     await t.throwsAsync(call(3), { message: /batch 3 is out of turn/ });

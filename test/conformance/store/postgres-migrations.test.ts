@@ -5,7 +5,7 @@ import test from 'ava';
 
 import { openPostgresStore } from '../../../scheduler/store/postgres/client.ts';
 import { migrations } from '../../../scheduler/store/postgres/migrations/all.ts';
-import { COMMIT_V5 } from '../../../scheduler/store/postgres/migrations/functions/commit_v5.ts';
+import { COMMIT_V6 } from '../../../scheduler/store/postgres/migrations/functions/commit_v6.ts';
 import { commitFunction, OPERATION_TYPES, OPERATIONS, typeName } from '../../../scheduler/store/postgres/sql/batch.ts';
 import type { PostgresServer } from '../../support/postgres.ts';
 import { withPostgres } from '../../support/with-postgres.ts';
@@ -56,14 +56,15 @@ test('the texts of migrations that were released do not change', (t) => {
     '13 device_history 360dc2c2d4ce0e10849fc65d2532651c548df8523b8f6ce1525b514f377f3718',
     '14 inline_usage 26c334790425dcd0eb78c09b4a72c141cc0a4ff589bda3eb4103dd497d4935a6',
     '15 audit ddee7d81e17b2386d36271ba0b52d3b47fe69199c8fe6b5ab55b887a16e745f4',
+    '16 submitters 91fb1ff88758ff6b6891762b18eaa3f8982f4ba42a66d79eef3832bded941621',
   ]);
 });
 
 test('the function that the operations make is the newest one of the migrations', (t) => {
   // Not deepEqual: its difference of two long texts takes minutes.
   t.true(
-    commitFunction() === COMMIT_V5,
-    'another layout or meaning needs commit_v6 and a migration; another plan, a migration that replaces it',
+    commitFunction() === COMMIT_V6,
+    'another layout or meaning needs commit_v7 and a migration; another plan, a migration that replaces it',
   );
 });
 

@@ -35,6 +35,23 @@ export function submitRules(name: string, use: Use): void {
     t.false((await jobOf(store, 2)).hasS3);
   });
 
+  test.serial(`${name}: a submission keeps every column that it sets, on through its end`, async (t) => {
+    const { store, fence } = await use(t);
+    const said = {
+      webhook: 'https://a.example/',
+      trace: '00-1-2-01',
+      tags: 'a b',
+      submittedBy: '0123456789ab',
+      priority: 1,
+      kind: 'RUNSYNC',
+    } as const;
+    await given(store, fence, submit(queued(1, said)), submit(leased(2, said)));
+    t.deepEqual(await jobOf(store, 1), queued(1, said));
+    t.deepEqual(await jobOf(store, 2), leased(2, said));
+    await given(store, fence, completed(2));
+    t.like(await jobOf(store, 2), said);
+  });
+
   test.serial(`${name}: storage credentials of jobs in any state are listed, and replaced where they are as they were`, async (t) => {
     const { store, fence } = await use(t);
     const s3 = (byte: number): Uint8Array => new Uint8Array([byte, 0, 255]);

@@ -61,7 +61,7 @@ const impossible: readonly (readonly [what: string, sql: string])[] = [
   ['two jobs with one id', 'UPDATE jobs SET id = (SELECT id FROM jobs WHERE seq = 2) WHERE seq = 1'],
   [
     'two waiting jobs at one place',
-    "INSERT INTO jobs SELECT 9, 'other', endpoint, kind, state, priority, queue_position, token, attempts, node, incarnation, worker, submitted_at, started_at, ended_at, delete_at, execution_timeout_ms, ttl_ms, retention_ms, webhook, delay_ms, execution_ms, error, has_s3, chunks, output, output_blob, output_size, trace, tags, past_attempts FROM jobs WHERE seq = 1",
+    "INSERT INTO jobs SELECT 9, 'other', endpoint, kind, state, priority, queue_position, token, attempts, node, incarnation, worker, submitted_at, started_at, ended_at, delete_at, execution_timeout_ms, ttl_ms, retention_ms, webhook, delay_ms, execution_ms, error, has_s3, chunks, output, output_blob, output_size, trace, tags, past_attempts, submitted_by FROM jobs WHERE seq = 1",
   ],
   ['a text in the place of a number', "UPDATE jobs SET queue_position = 'first' WHERE seq = 1"],
   ['a text in the place of bytes', "UPDATE inputs SET inline = 'text' WHERE seq = 1"],
@@ -139,5 +139,6 @@ test('landed migrations are as they were', (t) => {
     '13 open kinds 25a9c55aa538dd1ac59fceff9f8cd013e41f2328c597a7a47358bc11239101f8',
     '14 one name a column 3b08777186f8fb43ffdb96e03fcccac6bf24e3ac5deb59cd4184b6820816ea87',
     '15 audit 82c7bc5dee47e2c63c70ec3da016eed996101fd8ecae6e02e49a56333b338f2e',
+    '16 submitters 0f357983844131a1c1b3cc9a2e763ef52e9a79a573c15a28e99bbad2ecb54430',
   ]);
 });

@@ -10,7 +10,7 @@ function queued(seq: number, queuePosition = seq): JobRecord {
     ...{ seq, id: `job-${seq}`, endpoint: 'e', kind: 'RUN', state: 'IN_QUEUE', priority: 0, queuePosition, token: 0, attempts: 0 },
     ...{ lease: null, submittedAt: 0, startedAt: null, endedAt: null, deleteAt: 1, executionTimeoutMs: 0, ttlMs: 1, retentionMs: 1 },
     ...{ webhook: null, worker: null, delayMs: null, executionMs: null, error: null, hasS3: false, trace: null, tags: null },
-    pastAttempts: null,
+    ...{ submittedBy: null, pastAttempts: null },
   });
 }
 

@@ -44,7 +44,7 @@ function failedRow(endpoint: string, token: number): JobRow {
     ...{ seq: 1, id: 'j', endpoint, kind: 'RUN', state: 'FAILED', priority: 0, queuePosition: 1, token, attempts: 1, lease: null },
     ...{ submittedAt: 0, startedAt: null, endedAt: 1, deleteAt: 2_000_000_000_000, executionTimeoutMs: 0, ttlMs: 60_000 },
     ...{ retentionMs: 1_000, webhook: null, worker: null, delayMs: 0, executionMs: 0, error: 'it failed', hasS3: false },
-    ...{ trace: null, tags: null, pastAttempts: null },
+    ...{ trace: null, tags: null, submittedBy: null, pastAttempts: null },
   };
 }
 

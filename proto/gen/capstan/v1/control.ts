@@ -1769,7 +1769,11 @@ export interface JobFilter {
   sinceMs: bigint;
   untilMs: bigint;
   text: string;
-  tag?: string | undefined;
+  tag?:
+    | string
+    | undefined;
+  /** Id of the API key that submitted the job. Absent means all. */
+  submittedBy?: string | undefined;
 }
 
 export interface SummarizeJobsRequest {
@@ -1863,7 +1867,11 @@ export interface SearchJobsRequest {
   /** 1 to 100; 0 means 20. */
   limit: number;
   /** A whole tag of the job. Absent means all. */
-  tag?: string | undefined;
+  tag?:
+    | string
+    | undefined;
+  /** Id of the API key that submitted the job. Absent means all. */
+  submittedBy?: string | undefined;
 }
 
 export interface SearchJobsResponse {
@@ -1907,6 +1915,8 @@ export interface JobDetail {
   pastAttempts: PastAttempt[];
   /** With GetJob only: why the queue of the endpoint waited while the job waited, oldest first, at most 100. */
   queueReasons: QueueReasonSpan[];
+  /** Id of the API key that submitted it; absent for a worker's submission. */
+  submittedBy?: string | undefined;
 }
 
 /** An attempt of a job that ended, and after which the job went on. Times: wall clock, ms; 0 for none. */
@@ -13662,7 +13672,7 @@ export const HistoryDurations: MessageFns<HistoryDurations> = {
 };
 
 function createBaseJobFilter(): JobFilter {
-  return { states: [], sinceMs: 0n, untilMs: 0n, text: "", tag: undefined };
+  return { states: [], sinceMs: 0n, untilMs: 0n, text: "", tag: undefined, submittedBy: undefined };
 }
 
 export const JobFilter: MessageFns<JobFilter> = {
@@ -13691,6 +13701,9 @@ export const JobFilter: MessageFns<JobFilter> = {
     }
     if (message.tag !== undefined) {
       writer.uint32(42).string(message.tag);
+    }
+    if (message.submittedBy !== undefined) {
+      writer.uint32(50).string(message.submittedBy);
     }
     return writer;
   },
@@ -13758,6 +13771,14 @@ export const JobFilter: MessageFns<JobFilter> = {
             message.tag = reader.string();
             continue;
           }
+          case 6: {
+            if (tag !== 50) {
+              break;
+            }
+
+            message.submittedBy = reader.string();
+            continue;
+          }
         }
         if ((tag & 7) === 4 || tag === 0) {
           break;
@@ -13780,6 +13801,7 @@ export const JobFilter: MessageFns<JobFilter> = {
     message.untilMs = (object.untilMs !== undefined && object.untilMs !== null) ? BigInt(object.untilMs) : 0n;
     message.text = object.text ?? "";
     message.tag = object.tag ?? undefined;
+    message.submittedBy = object.submittedBy ?? undefined;
     return message;
   },
 };
@@ -14685,7 +14707,17 @@ export const StopBulkOperationRequest: MessageFns<StopBulkOperationRequest> = {
 };
 
 function createBaseSearchJobsRequest(): SearchJobsRequest {
-  return { endpointId: "", states: [], sinceMs: 0n, untilMs: 0n, text: "", cursor: "", limit: 0, tag: undefined };
+  return {
+    endpointId: "",
+    states: [],
+    sinceMs: 0n,
+    untilMs: 0n,
+    text: "",
+    cursor: "",
+    limit: 0,
+    tag: undefined,
+    submittedBy: undefined,
+  };
 }
 
 export const SearchJobsRequest: MessageFns<SearchJobsRequest> = {
@@ -14723,6 +14755,9 @@ export const SearchJobsRequest: MessageFns<SearchJobsRequest> = {
     }
     if (message.tag !== undefined) {
       writer.uint32(66).string(message.tag);
+    }
+    if (message.submittedBy !== undefined) {
+      writer.uint32(74).string(message.submittedBy);
     }
     return writer;
   },
@@ -14814,6 +14849,14 @@ export const SearchJobsRequest: MessageFns<SearchJobsRequest> = {
             message.tag = reader.string();
             continue;
           }
+          case 9: {
+            if (tag !== 74) {
+              break;
+            }
+
+            message.submittedBy = reader.string();
+            continue;
+          }
         }
         if ((tag & 7) === 4 || tag === 0) {
           break;
@@ -14839,6 +14882,7 @@ export const SearchJobsRequest: MessageFns<SearchJobsRequest> = {
     message.cursor = object.cursor ?? "";
     message.limit = object.limit ?? 0;
     message.tag = object.tag ?? undefined;
+    message.submittedBy = object.submittedBy ?? undefined;
     return message;
   },
 };
@@ -15007,6 +15051,7 @@ function createBaseJobDetail(): JobDetail {
     tags: [],
     pastAttempts: [],
     queueReasons: [],
+    submittedBy: undefined,
   };
 }
 
@@ -15074,6 +15119,9 @@ export const JobDetail: MessageFns<JobDetail> = {
     }
     for (const v of message.queueReasons) {
       QueueReasonSpan.encode(v!, writer.uint32(130).fork()).join();
+    }
+    if (message.submittedBy !== undefined) {
+      writer.uint32(138).string(message.submittedBy);
     }
     return writer;
   },
@@ -15219,6 +15267,14 @@ export const JobDetail: MessageFns<JobDetail> = {
             message.queueReasons.push(QueueReasonSpan.decode(reader, reader.uint32()));
             continue;
           }
+          case 17: {
+            if (tag !== 138) {
+              break;
+            }
+
+            message.submittedBy = reader.string();
+            continue;
+          }
         }
         if ((tag & 7) === 4 || tag === 0) {
           break;
@@ -15260,6 +15316,7 @@ export const JobDetail: MessageFns<JobDetail> = {
     message.tags = object.tags?.map((e) => e) || [];
     message.pastAttempts = object.pastAttempts?.map((e) => PastAttempt.fromPartial(e)) || [];
     message.queueReasons = object.queueReasons?.map((e) => QueueReasonSpan.fromPartial(e)) || [];
+    message.submittedBy = object.submittedBy ?? undefined;
     return message;
   },
 };

@@ -96,7 +96,11 @@ export interface Submit {
     | string
     | undefined;
   /** Words to find the job by, separated by spaces: at most 8 of 1 to 64 characters. Absent without any. */
-  tags?: string | undefined;
+  tags?:
+    | string
+    | undefined;
+  /** Id of the API key of the caller, of the endpoint's account. Absent for a worker. */
+  submittedBy?: string | undefined;
 }
 
 /** Per-job overrides of the endpoint's defaults. */
@@ -483,6 +487,7 @@ function createBaseSubmit(): Submit {
     waitMs: 0,
     trace: undefined,
     tags: undefined,
+    submittedBy: undefined,
   };
 }
 
@@ -520,6 +525,9 @@ export const Submit: MessageFns<Submit> = {
     }
     if (message.tags !== undefined) {
       writer.uint32(90).string(message.tags);
+    }
+    if (message.submittedBy !== undefined) {
+      writer.uint32(98).string(message.submittedBy);
     }
     return writer;
   },
@@ -625,6 +633,14 @@ export const Submit: MessageFns<Submit> = {
             message.tags = reader.string();
             continue;
           }
+          case 12: {
+            if (tag !== 98) {
+              break;
+            }
+
+            message.submittedBy = reader.string();
+            continue;
+          }
         }
         if ((tag & 7) === 4 || tag === 0) {
           break;
@@ -659,6 +675,7 @@ export const Submit: MessageFns<Submit> = {
     message.waitMs = object.waitMs ?? 0;
     message.trace = object.trace ?? undefined;
     message.tags = object.tags ?? undefined;
+    message.submittedBy = object.submittedBy ?? undefined;
     return message;
   },
 };

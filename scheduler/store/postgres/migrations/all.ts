@@ -13,6 +13,7 @@ import { uncheckedJobs } from './0009_unchecked_jobs.ts';
 import { deviceHistory } from './0013_device_history.ts';
 import { audit } from './0015_audit.ts';
 import { inlineUsage } from './0014_inline_usage.ts';
+import { submitters } from './0016_submitters.ts';
 import { finerTerms } from './0006_finer_terms.ts';
 
 /** In order of their numbers. */
@@ -32,4 +33,5 @@ export const migrations: readonly Migration[] = [
   deviceHistory,
   inlineUsage,
   audit,
+  submitters,
 ];

@@ -1,4 +1,12 @@
+import { submittedColumns, type FieldColumn } from '../../../core/ports/columns.ts';
+import type { ColumnType } from './binary.ts';
 import { PLACE, countWave, inWave, lookUp, rowExists, usageOf, type Operation } from './operation.ts';
+
+/** Operations carry an enumeration as its label. */
+const CASTS: Readonly<Record<string, string>> = { state: '::capstan.job_state', kind: '::capstan.job_kind' };
+
+const typeOf = ({ kind, isSmall }: FieldColumn): ColumnType => (kind !== 'integer' ? 'text' : isSmall ? 'int4' : 'int8');
+const names = submittedColumns.map(({ name }) => name);
 
 /**
  * Inserts a job, queued or leased, with its input. The id is looked at before the idempotency key: a submission sent again
@@ -6,27 +14,10 @@ import { PLACE, countWave, inWave, lookUp, rowExists, usageOf, type Operation } 
  */
 export const submit: Operation = {
   type: 'submit',
-  version: 2,
+  version: 3,
   columns: [
     ...PLACE,
-    ['seq', 'int8'],
-    ['queue_position', 'int8'],
-    ['id', 'text'],
-    ['endpoint', 'text'],
-    ['kind', 'text'],
-    ['state', 'text'],
-    ['priority', 'int4'],
-    ['token', 'int8'],
-    ['attempts', 'int4'],
-    ['node', 'text'],
-    ['incarnation', 'text'],
-    ['worker', 'text'],
-    ['submitted_at', 'int8'],
-    ['delete_at', 'int8'],
-    ['execution_timeout_ms', 'int8'],
-    ['ttl_ms', 'int8'],
-    ['retention_ms', 'int8'],
-    ['webhook', 'text'],
+    ...submittedColumns.map((column) => [column.name, typeOf(column)] as const),
     ['inline', 'bytea'],
     ['blob', 'text'],
     ['size', 'int8'],
@@ -34,8 +25,6 @@ export const submit: Operation = {
     ['key', 'text'],
     ['body_hash', 'bytea'],
     ['expires_at', 'int8'],
-    ['trace', 'text'],
-    ['tags', 'text'],
   ],
   apply: `
   refused := '{}';
@@ -51,11 +40,8 @@ export const submit: Operation = {
       WHERE g.at = ANY (refused);
   END IF;
   WITH new AS (
-    INSERT INTO capstan.jobs (cell, seq, queue_position, token, submitted_at, delete_at, execution_timeout_ms, ttl_ms, retention_ms,
-      attempts, priority, state, kind, has_s3, id, endpoint, node, incarnation, worker, webhook, trace, tags)
-    SELECT p_cell, g.seq, g.queue_position, g.token, g.submitted_at, g.delete_at, g.execution_timeout_ms, g.ttl_ms, g.retention_ms,
-      g.attempts, g.priority, g.state::capstan.job_state, g.kind::capstan.job_kind, g.s3 IS NOT NULL, g.id, g.endpoint,
-      g.node, g.incarnation, g.worker, g.webhook, g.trace, g.tags
+    INSERT INTO capstan.jobs (cell, has_s3, ${names.join(', ')})
+    SELECT p_cell, g.s3 IS NOT NULL, ${names.map((name) => `g.${name}${CASTS[name] ?? ''}`).join(', ')}
     FROM ${inWave('submit', 'g')} AND NOT g.at = ANY (refused)
     ON CONFLICT (cell, id) WHERE seq > 0 DO NOTHING RETURNING seq
   )

@@ -13,6 +13,7 @@ import { openKinds } from './0013_open_kinds.ts';
 import { oneNameAColumn } from './0014_one_name_a_column.ts';
 import { audit } from './0015_audit.ts';
 import { timelines } from './0009_timelines.ts';
+import { submitters } from './0016_submitters.ts';
 import type { Migration } from './migration.ts';
 
 /** Every migration this version knows, in order. */
@@ -32,4 +33,5 @@ export const migrations: readonly Migration[] = [
   openKinds,
   oneNameAColumn,
   audit,
+  submitters,
 ];

@@ -57,6 +57,7 @@ export interface JobFilter {
   readonly untilMs?: number | null | undefined;
   readonly text?: string | null | undefined;
   readonly tag?: string | null | undefined;
+  readonly submittedBy?: string | null | undefined;
 }
 
 export interface LogFilter {
@@ -323,6 +324,7 @@ export interface Job {
   readonly error: string | null;
   readonly webhook: string | null;
   readonly traceId: string | null;
+  readonly submittedBy: string | null;
   readonly tags: readonly string[];
   readonly input: string | null;
   readonly inputBytes: number | null;
@@ -984,7 +986,7 @@ export type GetJobVariables = {
   readonly id: string;
 };
 export const GET_JOB =
-  'query GetJob($endpoint:ID!$id:ID!){job(endpoint:$endpoint id:$id){id endpoint status isSync lowPriority submittedAt startedAt endedAt deleteAt delayTime executionTime attempts chunks executionTimeout worker node queueReason error webhook traceId tags input inputBytes output outputBytes pastAttempts{submittedAt attempt worker node leasedAt startedAt endedAt reason error count}queueReasons{at until reason detail}}endpoint(id:$endpoint){name url queue{reason detail}scaling{workers{id node state decision start{artifactMs startedMs loadedMs}}decisions{at kind worker}rejections{reason examples{node detail}}}}}' as Operation<GetJobResult, GetJobVariables>;
+  'query GetJob($endpoint:ID!$id:ID!){job(endpoint:$endpoint id:$id){id endpoint status isSync lowPriority submittedAt startedAt endedAt deleteAt delayTime executionTime attempts chunks executionTimeout worker node queueReason error webhook traceId submittedBy tags input inputBytes output outputBytes pastAttempts{submittedAt attempt worker node leasedAt startedAt endedAt reason error count}queueReasons{at until reason detail}}endpoint(id:$endpoint){name url queue{reason detail}scaling{workers{id node state decision start{artifactMs startedMs loadedMs}}decisions{at kind worker}rejections{reason examples{node detail}}}}}' as Operation<GetJobResult, GetJobVariables>;
 
 export interface ListDeliveriesResult {
   readonly webhooks: {
