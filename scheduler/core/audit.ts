@@ -3,7 +3,6 @@
  * change; the store moves it into a table of its own, where nothing changes it (store.ts).
  */
 import type { Now } from './now.ts';
-import { randomName, type RandomState } from './random.ts';
 
 /** Facts of a setting or an object. They never contain a secret's or a variable's value. */
 export type AuditFacts = Readonly<Record<string, unknown>>;
@@ -27,19 +26,46 @@ export interface AuditEntry {
 /** Characters of both states of an entry as JSON text, and of one text in it. */
 const MAX_FACTS = 8_192;
 const MAX_TEXT = 500;
-const RANDOM_LENGTH = 8;
 /** Digits of a time in ms: keys are in the order of time until the year 2286. */
 const TIME_DIGITS = 13;
+/** Digits of the number of an entry among those of the same millisecond. */
+const NUMBER_DIGITS = 4;
 
-/** Returns the row of an entry: its key, in order of time within the account, and its value. */
-export function auditRow(random: RandomState, { wall }: Now, entry: AuditEntry): { readonly key: string; readonly value: string } {
+/** When the last entry was written, ms, and its number among those of that millisecond. */
+export interface LastEntry {
+  at: number;
+  number: number;
+}
+
+/** An entry as the store takes it. */
+export interface AuditPut {
+  readonly key: string;
+  readonly value: string;
+}
+
+/**
+ * Returns the row of an entry: its key, in order of time within the account and of writing within a millisecond, and its value.
+ * `unique`: a name that no other scheduler of the database chooses.
+ */
+export function auditRow(last: LastEntry, unique: string, { wall }: Now, entry: AuditEntry): AuditPut {
   const at = Math.trunc(wall);
+  last.number = at === last.at ? last.number + 1 : 0;
+  last.at = at;
   const { before, after } = bounded(entry);
   const value = { at, ...entry, before, after };
   return {
-    key: `${entry.account}/${String(at).padStart(TIME_DIGITS, '0')}${randomName(random, RANDOM_LENGTH)}`,
-    value: JSON.stringify(value),
+    key: `${entry.account}/${padded(at, TIME_DIGITS)}${padded(last.number, NUMBER_DIGITS)}${unique}`,
+    value: JSON.stringify(value, (_name, each: unknown) => (typeof each === 'string' ? storable(each) : each)),
   };
+}
+
+function padded(number: number, digits: number): string {
+  return String(number).padStart(digits, '0');
+}
+
+/** PostgreSQL reads no field of a document that has a NUL or half of a pair of surrogates somewhere, as a cut text may. */
+function storable(text: string): string {
+  return text.replaceAll('\0', '\u{FFFD}').toWellFormed();
 }
 
 function bounded({ before, after }: AuditEntry): Pick<AuditEntry, 'before' | 'after'> {

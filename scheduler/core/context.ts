@@ -7,6 +7,9 @@ import type { Answer, BodyReservation, Effect, StepResult, Write, WriteSubject }
 import type { Cause } from './events.ts';
 import type { State } from './state.ts';
 import type { Now } from './now.ts';
+import { randomName } from './random.ts';
+
+const RANDOM_LENGTH = 8;
 
 export class StepContext {
   readonly state: State;
@@ -39,7 +42,8 @@ export class StepContext {
   }
 
   #writeAudit(entry: AuditEntry): void {
-    const { key, value } = auditRow(this.state.random, this.now, entry);
+    const { lastEntry, random } = this.state;
+    const { key, value } = auditRow(lastEntry, randomName(random, RANDOM_LENGTH), this.now, entry);
     this.write({ kind: 'put', rowKind: 'audit', key, version: 1, value });
   }
 }

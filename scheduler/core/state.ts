@@ -6,6 +6,7 @@ import { invariant } from '../../lib/invariant.ts';
 import type { Rate } from '../../lib/rate.ts';
 import type { CapstanError } from '../../lib/errors.ts';
 import type { Payload } from '../../lib/payload.ts';
+import type { LastEntry } from './audit.ts';
 import type { HookHead } from './ports/store.ts';
 
 import { Deadlines } from './state/deadlines.ts';
@@ -71,6 +72,8 @@ export interface WebhookFailures {
 export interface State {
   readonly settings: Settings;
   readonly random: RandomState;
+  /** Of the audit log. */
+  readonly lastEntry: LastEntry;
   nextSeq: number;
   nextQueuePosition: number;
   nextUse: number;
@@ -154,6 +157,7 @@ export function newState(settings: Settings, random: RandomState): State {
   return {
     settings,
     random,
+    lastEntry: { at: 0, number: 0 },
     nextSeq: 1,
     nextQueuePosition: 1,
     nextUse: 1,

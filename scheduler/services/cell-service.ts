@@ -1,4 +1,6 @@
 /** Cells over gRPC: they are listed and created, and accounts and nodes are moved between them. */
+import { randomBytes } from 'node:crypto';
+
 import type { Metadata } from '@grpc/grpc-js';
 
 import { CapstanError } from '../../lib/errors.ts';
@@ -7,7 +9,7 @@ import type { CellInfo, ControlServiceServer } from '../../proto/gen/capstan/v1/
 import { accountExists, accountNotFound } from '../core/control/keys.ts';
 import { nodeNotFound } from '../core/fleet/nodes.ts';
 import type { State } from '../core/state.ts';
-import type { AuditEntry } from '../core/audit.ts';
+import { auditRow, type AuditPut, type LastEntry } from '../core/audit.ts';
 import { DEFAULT_ACCOUNT } from './auth.ts';
 import { entryOf } from './audit.ts';
 import { unary } from './calls.ts';
@@ -15,10 +17,16 @@ import type { ControlDeps } from './control-deps.ts';
 
 type CellHandlers = Pick<ControlServiceServer, 'listCells' | 'createCell' | 'moveAccount' | 'assignNode'>;
 
-export function cellHandlers({ auth, log, cells, engine }: ControlDeps): CellHandlers {
-  /** Of a move that is checked and about to be made: the owner of the cell has no state afterwards to write it with. */
-  const moved = (action: string, object: string, cell: string, metadata: Metadata): AuditEntry =>
-    entryOf(auth, metadata, { action, object, before: { cell: cells?.own }, after: { cell } });
+/** Of a name in the key of an entry. */
+const UNIQUE_BYTES = 6;
+
+export function cellHandlers({ auth, log, cells, engine, clock }: ControlDeps): CellHandlers {
+  const lastMove: LastEntry = { at: 0, number: 0 };
+  /** Of a move: it writes the entry itself, without the state that the others are written with. */
+  const moved = (action: string, object: string, cell: string, metadata: Metadata): AuditPut => {
+    const entry = entryOf(auth, metadata, { action, object, before: { cell: cells?.own }, after: { cell } });
+    return auditRow(lastMove, randomBytes(UNIQUE_BYTES).toString('hex'), clock.now(), entry);
+  };
   return {
     listCells: unary(log, 'ListCells', async (_request, metadata) => {
       if (auth.identify(metadata).role !== 'gateway') auth.operator(metadata);
@@ -47,10 +55,10 @@ export function cellHandlers({ auth, log, cells, engine }: ControlDeps): CellHan
       const move = { account: id, to: cell };
       mustBeIdle(engine.state, id);
       await cells.checkAccountMove(move);
-      await engine.command({ kind: 'audit' }, moved('moveAccount', id, cell, metadata));
+      const audit = moved('moveAccount', id, cell, metadata);
       await engine.withoutState(
         (state) => mustBeIdle(state, id),
-        () => cells.moveAccount(move),
+        () => cells.moveAccount(move, audit),
       );
       changed({ account: id, cell });
       return {};
@@ -67,10 +75,10 @@ export function cellHandlers({ auth, log, cells, engine }: ControlDeps): CellHan
       const move = { node: nodeId, to: cell };
       nodeMustBeIdle(engine.state, nodeId);
       await cells.checkNodeMove(move);
-      await engine.command({ kind: 'audit' }, moved('assignNode', name, cell, metadata));
+      const audit = moved('assignNode', name, cell, metadata);
       await engine.withoutState(
         (state) => nodeMustBeIdle(state, nodeId),
-        () => cells.moveNode(move),
+        () => cells.moveNode(move, audit),
       );
       changed({ node: nodeId, cell });
       return {};

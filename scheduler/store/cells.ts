@@ -1,4 +1,5 @@
 /** The cells of a database: sets of accounts, nodes and queues, each owned by one scheduler at a time. */
+import type { AuditPut } from '../core/audit.ts';
 
 export interface CellRow {
   readonly name: string;
@@ -45,11 +46,11 @@ export interface Cells {
    * anew. The own cell is given up first, whatever becomes of the move: its owner must hold no state, and take it over after it.
    * @throws CapstanError NOT_FOUND, or CONFLICT with the reason; UNAVAILABLE when it is not known whether it moved.
    */
-  moveAccount(move: AccountMove): Promise<void>;
+  moveAccount(move: AccountMove, audit: AuditPut): Promise<void>;
   /** As `checkAccountMove`, for `moveNode`. */
   checkNodeMove(move: NodeMove): Promise<void>;
   /** Moves a node without leased jobs, as `moveAccount` does. The own cell keeps a row that names the other one. */
-  moveNode(move: NodeMove): Promise<void>;
+  moveNode(move: NodeMove, audit: AuditPut): Promise<void>;
   /** JSON of the rows of the valid operator's keys: those with the scope OPERATOR in the cell `default`. */
   operatorKeys(): Promise<string[]>;
 }

@@ -5,7 +5,7 @@ import { Client } from 'pg';
 import { readConfig } from '../../gateway/config.ts';
 import { start as startGateway } from '../../gateway/assembly/start.ts';
 import type { CapstanError } from '../../lib/errors.ts';
-import type { CreateAccountResponse } from '../../proto/gen/capstan/v1/control.ts';
+import { BulkAction, type CreateAccountResponse } from '../../proto/gen/capstan/v1/control.ts';
 import { folderOf } from '../support/folder.ts';
 import type { PostgresServer } from '../support/postgres.ts';
 import { withPostgres } from '../support/with-postgres.ts';
@@ -106,7 +106,24 @@ function tests(server: PostgresServer): void {
     await t.throwsAsync(move(world, east, 'west'), { code: 'CONFLICT', message: 'cell: it is busy; try again' });
     await client.query('ROLLBACK');
     await until('the account is served again', async () => (await codeOf(ask(east, key))) === 'OK');
+    const moves = async () => (await east.audited()).filter(({ action }) => action === 'moveAccount').length;
+    t.is(await moves(), 0, 'nor has the audit log an entry');
     await move(world, east, 'west');
+    t.is(await until('the cell it left serves', () => moves().catch(() => null)), 1);
+  });
+
+  test('no text of a caller makes an entry that the database refuses', async (t) => {
+    const { east, key, endpoint } = await two(t);
+    for (const text of ['a\0b', `${'a'.repeat(499)}\u{1F600}`]) {
+      const request = { endpointId: endpoint, action: BulkAction.PURGE, filter: { states: [], sinceMs: 0n, untilMs: 0n, text } };
+      await until(
+        'it is taken',
+        async () => (await codeOf(unary((done) => east.control.startBulkOperation(request, east.bearer(key), done)))) === 'OK',
+      );
+    }
+    const [cut, nul] = await east.audited(key);
+    t.true(nul?.afterJson.includes('a\u{FFFD}b'), nul?.afterJson);
+    t.true(cut?.afterJson.includes(`${'a'.repeat(499)}\u{FFFD}…`), cut?.afterJson);
   });
 
   test('a gateway that does not list the schedulers of a cell says so', async (t) => {

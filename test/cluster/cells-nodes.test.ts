@@ -124,6 +124,15 @@ function tests(server: PostgresServer): void {
     );
     t.is((await until('its agent has come back', () => connected(east, operator))).id, id);
     t.deepEqual(await identityOf(dataDir), joined);
+    const entries = (await east.audited(operator)).filter(({ action }) => action === 'assignNode');
+    t.deepEqual(
+      entries.map(({ object, beforeJson, afterJson }) => [object, beforeJson, afterJson]),
+      [
+        ['n', '{"cell":"west"}', '{"cell":"default"}'],
+        ['n', '{"cell":"default"}', '{"cell":"west"}'],
+      ],
+      'of what was made, and not of what was refused',
+    );
   });
 
   test('where a moved node is, its old cell tells nobody but the holder of its secret', async (t) => {

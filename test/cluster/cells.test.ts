@@ -255,6 +255,20 @@ function tests(server: PostgresServer): void {
       ),
     );
     t.is((await until('the old cell serves', () => ask(east, other.keyText).catch(nothingYet))).endpoints.length, 2);
+    const entries = (await east.audited()).filter(({ action }) => action === 'createCell' || action === 'moveAccount');
+    t.deepEqual(
+      entries.map(({ action, object, beforeJson, afterJson }) => [action, object, beforeJson, afterJson]),
+      [
+        ['moveAccount', 'acme', '{"cell":"default"}', '{"cell":"west"}'],
+        ['createCell', 'west', '', ''],
+      ],
+      'what was refused has no entry',
+    );
+    t.deepEqual(
+      (await west.audited(keyText)).map(({ action }) => action),
+      ['deploy', 'createAccount'],
+      'its own log is where it is',
+    );
     t.deepEqual(
       (await listCells(west)).cells.map(({ name, accounts }) => [name, accounts]),
       [

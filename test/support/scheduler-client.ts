@@ -8,7 +8,13 @@ import { credentials, Metadata, type ClientDuplexStream, type ServiceError } fro
 
 import { BlobPurpose, BlobServiceClient } from '../../proto/gen/capstan/v1/blobs.ts';
 import { EndpointKind, WorkerState } from '../../proto/gen/capstan/v1/common.ts';
-import { ControlServiceClient, EndpointSpec, type DeployResponse } from '../../proto/gen/capstan/v1/control.ts';
+import {
+  ControlServiceClient,
+  EndpointSpec,
+  type AuditEntry,
+  type DeployResponse,
+  type ListAuditResponse,
+} from '../../proto/gen/capstan/v1/control.ts';
 import { JobServiceClient, type JobReplies, type JobReply, type JobRequest, type JobRequests } from '../../proto/gen/capstan/v1/jobs.ts';
 import {
   CallStyle,
@@ -115,6 +121,12 @@ export class TestScheduler {
     const digest = await this.putBuild(bytes, token);
     const request = { environment, buildDigest: digest, buildSize: bytes.length, endpoints: endpoints.map(endpointSpec) };
     return unary((done) => this.control.deploy(request, this.bearer(token), done));
+  }
+
+  /** The audit log of a key's account, newest first. */
+  async audited(token = this.secret('api-key')): Promise<readonly AuditEntry[]> {
+    const request = { account: '', beforeId: '', limit: 1_000 };
+    return (await unary<ListAuditResponse>((done) => this.control.listAudit(request, this.bearer(token), done))).entries;
   }
 
   /** Uploads a build; its digest. */

@@ -71,7 +71,7 @@ export type ControlKind = (typeof controlKinds)[number];
  * own, which only grows: entries are removed {@link AUDIT_KEPT_MS} after their time, with later ones.
  */
 export interface AuditRow {
-  /** `<account>/<time><random>`: in order of time within an account. */
+  /** `<account>/<time><number><random>`: in order of time, and of writing by one scheduler, within an account. */
   readonly id: string;
   /** JSON text (scheduler/core/audit.ts). */
   readonly value: string;

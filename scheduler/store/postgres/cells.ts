@@ -69,12 +69,12 @@ export function cellsOf({ query, own, giveUp, move }: CellsOptions): Cells {
       return row[0];
     },
     checkAccountMove: (wanted) => checkAccountMove(query, own, wanted),
-    async moveAccount(wanted) {
-      await moveAccount({ query, move }, own, await giveUp(), wanted);
+    async moveAccount(wanted, audit) {
+      await moveAccount({ query, move, audit }, own, await giveUp(), wanted);
     },
     checkNodeMove: (wanted) => checkNodeMove(query, own.number, wanted),
-    async moveNode(wanted) {
-      await moveNode({ query, move }, own.number, await giveUp(), wanted);
+    async moveNode(wanted, audit) {
+      await moveNode({ query, move, audit }, own.number, await giveUp(), wanted);
     },
     async operatorKeys() {
       return (await query<[string]>('operator-keys', OPERATOR_KEYS, [])).map(([value]) => value);

@@ -5,7 +5,7 @@
 import { CapstanError } from '../../../lib/errors.ts';
 import { MASTER_KEY_SETTING } from '../../core/control/encryption.ts';
 import type { AccountMove } from '../cells.ts';
-import { BOTH_LOCKED, LOCKED, NEXT_TERM, type Mover, type Position } from './moving.ts';
+import { BOTH_LOCKED, LOCKED, NEXT_TERM, NOTED, type MoveDeps, type Position } from './moving.ts';
 import type { Query } from './reads/query.ts';
 
 /** The cell that is left. */
@@ -14,7 +14,7 @@ interface Cell {
   readonly number: number;
 }
 
-/** $1 account, $2 its cell, $3 term, $4 batch, $5 the other cell. */
+/** $1 account, $2 its cell, $3 term, $4 batch, $5 the other cell, $6 and $7 the entry of the audit log. */
 const MOVE = `WITH ${LOCKED}, endpoints AS MATERIALIZED (
   SELECT key FROM capstan.control WHERE cell = $2 AND kind = 'endpoint' AND value->>'account' = $1
 ), source AS (
@@ -52,7 +52,7 @@ const MOVE = `WITH ${LOCKED}, endpoints AS MATERIALIZED (
 ), dropped AS (
   DELETE FROM capstan.control c USING builds b
     WHERE c.cell = $2 AND c.kind = 'build' AND c.key = b.key AND b.own IS NOT NULL AND b.others IS NULL
-)
+), ${NOTED}
 SELECT cell FROM target`;
 
 /** What keeps an account where it is. */
@@ -83,13 +83,13 @@ export async function checkAccountMove(query: Query, from: Cell, { account, to }
 
 /** @throws CapstanError as above, when nothing was moved; UNAVAILABLE when that is not known. */
 export async function moveAccount(
-  { query, move }: { readonly query: Query; readonly move: Mover },
+  { query, move, audit }: MoveDeps,
   from: Cell,
   { term, batch }: Position,
   { account, to }: AccountMove,
 ): Promise<void> {
   const [there] = await query<[number, string | null]>('cell-and-key', CELL, [to, MASTER_KEY_SETTING]);
-  const moved = await move(MOVE, [account, from.number, String(term), batch, there?.[0] ?? null]);
+  const moved = await move(MOVE, [account, from.number, String(term), batch, there?.[0] ?? null, audit.key, audit.value]);
   if (moved.length > 0) return;
   await checkAccountMove(query, from, { account, to });
   throw refusal(account, 'is in use: its cell changed in the meantime; try again');

@@ -6,10 +6,10 @@
  */
 import { CapstanError } from '../../../lib/errors.ts';
 import type { NodeMove } from '../cells.ts';
-import { BOTH_LOCKED, LOCKED, NEXT_TERM, type Mover, type Position } from './moving.ts';
+import { BOTH_LOCKED, LOCKED, NEXT_TERM, NOTED, type MoveDeps, type Position } from './moving.ts';
 import type { Query } from './reads/query.ts';
 
-/** $1 node, $2 its cell, $3 term, $4 batch, $5 the other cell, $6 its name. */
+/** $1 node, $2 its cell, $3 term, $4 batch, $5 the other cell, $6 and $7 the entry of the audit log, $8 its name. */
 const MOVE = `WITH ${LOCKED}, node AS MATERIALIZED (
   SELECT value::jsonb AS value FROM capstan.control
     WHERE cell = $2 AND kind = 'node' AND key = $1 AND value->>'removedAt' IS NULL AND value->>'movedTo' IS NULL
@@ -27,11 +27,11 @@ const MOVE = `WITH ${LOCKED}, node AS MATERIALIZED (
     SELECT t.cell, 'node', $1, 1, n.value::json FROM node n, target t
   ON CONFLICT (cell, kind, key) DO UPDATE SET version = k.version + 1, value = excluded.value
 ), kept AS (
-  UPDATE capstan.control c SET version = c.version + 1, value = (n.value || jsonb_build_object('movedTo', $6::text))::json
+  UPDATE capstan.control c SET version = c.version + 1, value = (n.value || jsonb_build_object('movedTo', $8::text))::json
     FROM node n, target t WHERE c.cell = $2 AND c.kind = 'node' AND c.key = $1
 ), dropped AS (
   DELETE FROM capstan.control c USING target t WHERE c.cell = $2 AND c.kind = 'desired' AND c.key = $1
-)
+), ${NOTED}
 SELECT cell FROM target`;
 
 const LEASES = `SELECT count(*) FROM capstan.jobs j WHERE j.cell = $2 AND j.state = 'LEASED' AND j.node = $1`;
@@ -52,13 +52,13 @@ export async function checkNodeMove(query: Query, from: number, { node, to }: No
 
 /** @throws CapstanError as above, when nothing was moved; UNAVAILABLE when that is not known. */
 export async function moveNode(
-  { query, move }: { readonly query: Query; readonly move: Mover },
+  { query, move, audit }: MoveDeps,
   from: number,
   { term, batch }: Position,
   { node, to }: NodeMove,
 ): Promise<void> {
   const [there] = await query<[number]>('cell-to-move-to', CELL, [to]);
-  const moved = await move(MOVE, [node, from, String(term), batch, there?.[0] ?? null, to]);
+  const moved = await move(MOVE, [node, from, String(term), batch, there?.[0] ?? null, audit.key, audit.value, to]);
   if (moved.length > 0) return;
   await checkNodeMove(query, from, { node, to });
   throw refusal(node, 'is in use: its cell changed in the meantime; try again');

@@ -8,9 +8,11 @@
  * leave: who takes that cell over may end it.
  */
 import { CapstanError } from '../../../lib/errors.ts';
+import type { AuditPut } from '../../core/audit.ts';
 import type { Address } from './address.ts';
 import { connect } from './connection.ts';
 import { sqlState, storeFailure } from './failures.ts';
+import type { Query } from './reads/query.ts';
 
 /** Where the owner of a cell stood when it gave its term up: the term, and its last batch. */
 export interface Position {
@@ -26,6 +28,10 @@ export const NEXT_TERM = 'term = greatest(term + 1, floor(extract(epoch FROM clo
 /** $2 the cell that is left, $5 the other one; as a condition, the rows of both are locked. */
 export const LOCKED = `locked AS MATERIALIZED (SELECT cell FROM capstan.cells WHERE cell IN ($2, $5) ORDER BY cell FOR UPDATE)`;
 export const BOTH_LOCKED = '(SELECT count(*) FROM locked) = 2';
+/** $6 the key and $7 the value of the move's entry of the audit log: as a control row, as every other one. */
+export const NOTED = `noted AS (
+  INSERT INTO capstan.control (cell, kind, key, version, value) SELECT $2, 'audit', $6::text, 1, $7::json FROM target
+)`;
 
 /** How long the statement may run, and wait for the row of a cell, ms. */
 const MOVE_MS = 2_000;
@@ -33,6 +39,13 @@ const LOCK_MS = 1_000;
 /** Beyond that the server does not answer. */
 const ANSWER_MS = MOVE_MS + 5_000;
 const BUSY = new Set(['55P03', '57014', '40P01']);
+
+/** What a move needs, and the entry that it leaves. */
+export interface MoveDeps {
+  readonly query: Query;
+  readonly move: Mover;
+  readonly audit: AuditPut;
+}
 
 export interface MoverOptions {
   readonly address: Address;

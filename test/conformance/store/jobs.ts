@@ -147,3 +147,11 @@ export async function jobOf(store: Store, seq: number, endpoint = 'endpoint-a'):
 export async function queueOf(store: Store, endpoint = 'endpoint-a', priority: 0 | 1 = 0): Promise<number[]> {
   return (await store.read('head', { endpoint, priority, after: -1, limit: 1_000, inputLimit: 0 })).map((one) => one.job.seq);
 }
+
+let entries = 0;
+
+/** An entry of the audit log of the account `default`, each with a key of its own. */
+export function entry(action: string): { readonly key: string; readonly value: string } {
+  entries += 1;
+  return { key: `default/${START}${String(entries).padStart(4, '0')}`, value: JSON.stringify({ at: START, action }) };
+}

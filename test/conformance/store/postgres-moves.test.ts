@@ -6,7 +6,7 @@ import { openPostgresStore, type PostgresStore } from '../../../scheduler/store/
 import type { Op } from '../../../scheduler/core/ports/store.ts';
 import type { PostgresServer } from '../../support/postgres.ts';
 import { withPostgres } from '../../support/with-postgres.ts';
-import { given } from './jobs.ts';
+import { entry, given } from './jobs.ts';
 import { eventually, worldOf, type World } from './postgres-world.ts';
 import { take } from './take.ts';
 
@@ -56,8 +56,8 @@ function tests(server: PostgresServer): void {
     await sql('BEGIN');
     await sql('SELECT pg_advisory_xact_lock(42)');
     const moves = Promise.allSettled([
-      store.cells.moveAccount({ account: 'acme', to: 'west' }),
-      west.cells.moveAccount({ account: 'other', to: 'default' }),
+      store.cells.moveAccount({ account: 'acme', to: 'west' }, entry('move')),
+      west.cells.moveAccount({ account: 'other', to: 'default' }, entry('move')),
     ]);
     await waiting(world, 2);
     await sql('COMMIT');
@@ -80,7 +80,7 @@ function tests(server: PostgresServer): void {
     const { sql, store, west } = world;
     await sql('BEGIN');
     await sql('SELECT FROM capstan.cells WHERE cell = 1 FOR UPDATE');
-    await t.throwsAsync(store.cells.moveAccount({ account: 'acme', to: 'west' }), {
+    await t.throwsAsync(store.cells.moveAccount({ account: 'acme', to: 'west' }, entry('move')), {
       code: 'CONFLICT',
       message: 'cell: it is busy; try again',
     });
@@ -100,7 +100,7 @@ function tests(server: PostgresServer): void {
     // A row of a tenant, not of a cell: its lock is waited for as long as any other of the same statement.
     await sql('BEGIN');
     await sql("SELECT FROM capstan.control WHERE cell = 0 AND key = 'acme' FOR UPDATE");
-    await t.throwsAsync(store.cells.moveAccount({ account: 'acme', to: 'west' }), { code: 'CONFLICT', message: /busy/ });
+    await t.throwsAsync(store.cells.moveAccount({ account: 'acme', to: 'west' }, entry('move')), { code: 'CONFLICT', message: /busy/ });
     await sql('ROLLBACK');
     t.deepEqual(
       await sql(`SELECT FROM pg_stat_activity WHERE datname = current_database() AND application_name LIKE '%move' AND state <> 'idle'`),
@@ -117,7 +117,7 @@ function tests(server: PostgresServer): void {
     const { sql, store, url } = world;
     await sql('BEGIN');
     await sql('SELECT FROM capstan.cells WHERE cell = 1 FOR UPDATE');
-    const move = store.cells.moveAccount({ account: 'acme', to: 'west' });
+    const move = store.cells.moveAccount({ account: 'acme', to: 'west' }, entry('move'));
     move.catch(() => undefined);
     await waiting(world, 1);
     // The scheduler is gone; its move holds the row of its own cell.
@@ -133,7 +133,10 @@ function tests(server: PostgresServer): void {
     const world = await two(t);
     const { sql, store } = world;
     await sql('UPDATE capstan.cells SET term = term + 1 WHERE cell = 0');
-    await t.throwsAsync(store.cells.moveAccount({ account: 'acme', to: 'west' }), { code: 'CONFLICT', message: /its cell changed/ });
+    await t.throwsAsync(store.cells.moveAccount({ account: 'acme', to: 'west' }, entry('move')), {
+      code: 'CONFLICT',
+      message: /its cell changed/,
+    });
     t.deepEqual(await cellsOf(world), [
       ['acme', 0],
       ['other', 1],
@@ -145,7 +148,7 @@ function tests(server: PostgresServer): void {
     const { sql, store, proxy } = world;
     await sql('BEGIN');
     await sql('SELECT FROM capstan.cells WHERE cell = 1 FOR UPDATE');
-    const move = store.cells.moveAccount({ account: 'acme', to: 'west' });
+    const move = store.cells.moveAccount({ account: 'acme', to: 'west' }, entry('move'));
     await waiting(world, 1);
     proxy.dropAnswers();
     await sql('COMMIT');

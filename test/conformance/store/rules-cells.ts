@@ -4,7 +4,7 @@ import test, { type ExecutionContext } from 'ava';
 import type { PostgresStore } from '../../../scheduler/store/postgres/client.ts';
 import { KeyScope } from '../../../proto/gen/capstan/v1/control.ts';
 import { StaleTermError, type Fence, type Op } from '../../../scheduler/core/ports/store.ts';
-import { completed, failed, given, hookOf, idOf, json, leased, outcomes, queued, queueOf, submit, START } from './jobs.ts';
+import { completed, entry, failed, given, hookOf, idOf, json, leased, outcomes, queued, queueOf, submit, START } from './jobs.ts';
 import { take } from './take.ts';
 
 const FOREVER = Number.MAX_SAFE_INTEGER;
@@ -188,14 +188,14 @@ export function cellRules(open: (url: string, cell?: string) => Promise<Postgres
     await one.cells.checkAccountMove(move);
     // The term is given up first: a batch that was called before counts, one that is called later is refused.
     const before = one.commit(fence, [submit(queued(2))]);
-    const refused = one.cells.moveAccount(move);
+    const refused = one.cells.moveAccount(move, entry('move'));
     await t.throwsAsync(one.commit(fence, []), { instanceOf: StaleTermError });
     await t.throwsAsync(refused, hasJobs);
     t.deepEqual(await before, [{ kind: 'ok' }]);
     fence = await take(one);
     await given(one, fence, { kind: 'delete', seq: 2, dueBy: null });
     await given(other, otherFence);
-    await one.cells.moveAccount(move);
+    await one.cells.moveAccount(move, entry('made'));
     for (const [store, stale] of [
       [one, fence],
       [other, otherFence],
@@ -206,8 +206,9 @@ export function cellRules(open: (url: string, cell?: string) => Promise<Postgres
     t.deepEqual([await keys(one, 'account'), await keys(one, 'endpoint')], [['new', 'stays'], []]);
     t.deepEqual([await keys(other, 'account'), await keys(other, 'endpoint')], [['acme'], ['endpoint-a']]);
     t.is(await one.cells.claimAccount('acme'), 'west');
+    t.deepEqual(await actions(other), ['made'], 'what was refused left no entry, and what was made one');
     const unowned = await opened(t, (await two(t)).url);
-    await t.throwsAsync(unowned.cells.moveAccount(move), { code: 'UNAVAILABLE' });
+    await t.throwsAsync(unowned.cells.moveAccount(move, entry('move')), { code: 'UNAVAILABLE' });
   });
 
   test.serial('cells: a node without leases moves with its identity, under new terms of both cells, and back', async (t) => {
@@ -224,7 +225,7 @@ export function cellRules(open: (url: string, cell?: string) => Promise<Postgres
     await given(one, fence, put('node', 'node-a', node), put('desired', 'node-a', { epoch: 7, workers: [] }), put('node', 'stays', {}));
     const move = { node: 'node-a', to: 'west' };
     const isRefused = async (message: RegExp): Promise<void> => {
-      await t.throwsAsync(one.cells.moveNode(move), { code: 'CONFLICT', message });
+      await t.throwsAsync(one.cells.moveNode(move, entry('move')), { code: 'CONFLICT', message });
       fence = await take(one);
     };
     await t.throwsAsync(one.cells.checkNodeMove({ node: 'node-a', to: 'north' }), {
@@ -245,9 +246,10 @@ export function cellRules(open: (url: string, cell?: string) => Promise<Postgres
     await isRefused(/is in use/);
     await given(other, otherFence, { kind: 'put', rowKind: 'node', key: 'node-a', version: 2, value: null });
     // A node of another cell, and an unknown one.
-    await t.throwsAsync(other.cells.moveNode({ node: 'node-a', to: 'default' }), { code: 'CONFLICT' });
+    await t.throwsAsync(other.cells.moveNode({ node: 'node-a', to: 'default' }, entry('move')), { code: 'CONFLICT' });
     const retaken = await take(other, 'owner-b', other.cell);
-    await one.cells.moveNode(move);
+    await one.cells.moveNode(move, entry('made'));
+    t.deepEqual(await actions(other), ['made'], 'what was refused left no entry, and what was made one');
     for (const [store, stale] of [
       [one, fence],
       [other, retaken],
@@ -266,16 +268,21 @@ export function cellRules(open: (url: string, cell?: string) => Promise<Postgres
     const [again, third] = [await opened(t, url), await opened(t, url, 'west')];
     await take(again, 'owner-c');
     await take(third, 'owner-d', third.cell);
-    await t.throwsAsync(again.cells.moveNode(move), { code: 'CONFLICT', message: /is in use/ });
-    await third.cells.moveNode({ node: 'node-a', to: 'default' });
+    await t.throwsAsync(again.cells.moveNode(move, entry('move')), { code: 'CONFLICT', message: /is in use/ });
+    await third.cells.moveNode({ node: 'node-a', to: 'default' }, entry('move'));
     t.deepEqual((await rows(again, 'node'))[1], ['node-a', node]);
     t.deepEqual(await rows(third, 'node'), [['node-a', { ...node, movedTo: 'default' }]]);
     const unowned = await opened(t, (await two(t)).url);
-    await t.throwsAsync(unowned.cells.moveNode(move), { code: 'UNAVAILABLE' });
+    await t.throwsAsync(unowned.cells.moveNode(move, entry('move')), { code: 'UNAVAILABLE' });
   });
 }
 
 function decoded(payload: { readonly inline: Uint8Array } | object | null | undefined): unknown {
   if (payload === null || payload === undefined || !('inline' in payload)) return payload;
   return JSON.parse(new TextDecoder().decode(payload.inline)) as unknown;
+}
+
+/** Of the audit log of the account `default`. */
+async function actions(store: PostgresStore): Promise<string[]> {
+  return (await store.read('audit', 'default', '', 10)).map(({ value }) => (JSON.parse(value) as { action: string }).action);
 }
