@@ -125,7 +125,7 @@ test('retries what failed, once each, while others are left alone', async (t) =>
 });
 
 test('one at a time for each endpoint; it can be stopped, and is seen by its account alone', async (t) => {
-  const { submit, endpoint, ask, begin, ended, list, states } = await open(t);
+  const { scheduler, submit, endpoint, ask, begin, ended, list, states } = await open(t);
   await Promise.all(Array.from({ length: 600 }, (_, n) => submit({ n })));
   const id = await begin('action: CANCEL');
   const second = await ask(`mutation { startBulkOperation(endpoint: "${endpoint}", action: PURGE) { id } }`);
@@ -147,6 +147,12 @@ test('one at a time for each endpoint; it can be stopped, and is seen by its acc
   t.deepEqual(answer.data?.['bulkOperations'], []);
   t.is((await ask(`mutation { stopBulkOperation(id: "${id}") { id } }`, foreign)).errors?.[0]?.extensions.code, 'NOT_FOUND');
   t.is((await ask(`{ countJobs(endpoint: "${endpoint}", action: PURGE) { count } }`, foreign)).errors?.[0]?.extensions.code, 'NOT_FOUND');
+  const stops = (await scheduler.audited()).filter(({ action }) => action === 'stopBulkOperation');
+  t.deepEqual(
+    stops.map(({ object }) => object),
+    [id],
+    'the audit log has the stop that was permitted',
+  );
 });
 
 test('refusals name the field', async (t) => {

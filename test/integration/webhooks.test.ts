@@ -219,6 +219,12 @@ test.serial('a webhook that was given up is sent anew on request, with all its t
   await world.delivered();
   t.is(receiver.received.length, 5);
   await t.throwsAsync(world.redeliver(id), { message: /webhook job-1_1 does not exist/ });
+  const redelivered = (await world.scheduler.audited()).filter(({ action }) => action === 'redeliverWebhook');
+  t.deepEqual(
+    redelivered.map(({ object }) => object),
+    [id],
+    'the audit log has the one that was taken',
+  );
 });
 
 test.serial('the payload outlives the job', async (t) => {
