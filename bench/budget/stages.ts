@@ -67,9 +67,9 @@ const RULES: readonly Rule[] = [
   { stage: 'trace', files: /\/lib\/(telemetry\/|trace-context)|\/request-spans\.ts$|\/scheduler\/telemetry\// },
   { stage: 'encode', files: /\/proto\/gen\/|\/@bufbuild\/|\/lib\/payload\.ts$/ },
   // The gateway.
-  { stage: 'auth', files: /\/gateway\/(auth|directory)\/|\/gateway\/http\/guard\.ts$|\/scheduler\/services\/auth\.ts$/ },
+  { stage: 'auth', files: /\/gateway\/(auth|directory|lookup)\/|\/gateway\/http\/guard\.ts$|\/scheduler\/services\/auth\.ts$/ },
   { stage: 'limits', files: /\/lib\/(shared-budget|upload-monitor|receive-body)\.ts$|\/gateway\/(limits\/|http\/request-body\.ts$)/ },
-  { stage: 'limits', files: /\/scheduler\/core\/jobs\/(admission|rate-limits|limits)\.ts$/ },
+  { stage: 'limits', files: /\/scheduler\/core\/(jobs\/(admission|limits)|state\/rate-limits)\.ts$/ },
   { stage: 'body scan', files: /\/gateway\/json\/|\/lib\/json-scan\.ts$/ },
   { stage: 'validation', files: /\/zod\/|\/fastify\/lib\/validation\.js$|\/gateway\/http\/(schemas|rules)\.ts$/ },
   { stage: 'id', files: /\/gateway\/jobs\/ids\.ts$|\/uuid\// },

@@ -8,7 +8,9 @@ const GATEWAY = 'file:///repository/gateway';
 test('a function belongs to the stage of its file, whoever calls it', (t) => {
   t.is(stageOf(frame('parseBody', `${GATEWAY}/json/body.ts`), 'route'), 'body scan');
   t.is(stageOf(frame('observe', 'file:///repository/node_modules/prom-client/lib/histogram.js'), 'answer'), 'metrics');
-  t.is(stageOf(frame('step', 'file:///repository/scheduler/core/step.ts'), undefined), 'core');
+  t.is(stageOf(frame('endpointOf', `${GATEWAY}/lookup/lookup.ts`), 'route'), 'auth');
+  t.is(stageOf(frame('step', 'file:///repository/scheduler/core/step/step.ts'), undefined), 'core');
+  t.is(stageOf(frame('release', 'file:///repository/scheduler/core/state/rate-limits.ts'), 'core'), 'limits');
 });
 
 test('what a library of the runtime does counts for its caller, and without one for the socket', (t) => {
