@@ -38,6 +38,8 @@ const UNREACHED_READINGS = 5;
 
 export class CellLink {
   readonly name: string;
+  /** The gateway's token at this cell. */
+  readonly token: string;
   readonly channel: JobChannel;
   readonly jobCalls: JobCalls;
   readonly control: ControlServiceClient;
@@ -58,6 +60,7 @@ export class CellLink {
 
   constructor(name: string, { config, token, credentials, directory, inFlight, load, log, elsewhere, now }: CellLinkOptions) {
     this.name = name;
+    this.token = token;
     this.#log = log;
     this.#finder = new OwnerFinder({ setting: config.scheduler, credentials, log, cell: () => name });
     this.#finder.start();

@@ -28,8 +28,9 @@ export function sessionRoutes(api: FastifyInstance, services: ConsoleServices): 
 
   /** The scheduler of a key, and the metadata of calls to it in the name of `text`. */
   function schedulerOf(key: Key, text: string, request: FastifyRequest) {
-    const { control, name } = cells.ofKey(key);
-    return { control, metadata: callMetadata(text, true, name, peerOfRequest(request.raw, proxies)) };
+    const { control, name, token } = cells.ofKey(key);
+    const origin = { address: peerOfRequest(request.raw, proxies), gatewayToken: token };
+    return { control, metadata: callMetadata(text, true, name, origin) };
   }
 
   async function create(request: FastifyRequest, reply: FastifyReply): Promise<void> {

@@ -156,7 +156,8 @@ export class ControlCalls {
     return { cell: link.name, reply };
   }
 
-  #metadata({ name }: CellLink): Metadata {
-    return callMetadata(this.#options.text, true, name, this.#options.address);
+  #metadata({ name, token }: CellLink): Metadata {
+    const { text, address } = this.#options;
+    return callMetadata(text, true, name, address === undefined ? undefined : { address, gatewayToken: token });
   }
 }

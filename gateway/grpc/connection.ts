@@ -2,7 +2,7 @@
  * Connections to the scheduler. The job channel has its own; unary calls and bodies share a second one, so that a 20 MB
  * body does not delay a submission.
  */
-import { ADDRESS_KEY } from '../../lib/caller-address.ts';
+import { ADDRESS_KEY, GATEWAY_KEY } from '../../lib/caller-address.ts';
 import { Metadata, type ChannelOptions } from '@grpc/grpc-js';
 
 import { nameCell } from '../../lib/cells.ts';
@@ -29,14 +29,20 @@ export const channelOptions: ChannelOptions = {
   'grpc.enable_http_proxy': 0,
 };
 
-/**
- * Metadata of every call to a cell. `waitForReady`: wait for the connection instead of failing while it is unavailable. `address`: the
- * caller's, for the audit log.
- */
-export function callMetadata(token: string, waitForReady: boolean, cell: string, address = ''): Metadata {
+/** Where a call comes from, for the audit log, and the gateway's token, by which the scheduler believes it. */
+export interface CallOrigin {
+  readonly address: string;
+  readonly gatewayToken: string;
+}
+
+/** Metadata of every call to a cell. `waitForReady`: wait for the connection instead of failing while it is unavailable. */
+export function callMetadata(token: string, waitForReady: boolean, cell: string, origin?: CallOrigin): Metadata {
   const metadata = new Metadata({ waitForReady });
   metadata.set('authorization', `Bearer ${token}`);
-  if (address !== '') metadata.set(ADDRESS_KEY, address);
+  if (origin !== undefined) {
+    metadata.set(ADDRESS_KEY, origin.address);
+    metadata.set(GATEWAY_KEY, origin.gatewayToken);
+  }
   nameCell(metadata, cell);
   return metadata;
 }

@@ -1,7 +1,7 @@
 /** Authenticates callers by the credentials of docs/borders.md and checks what their scopes permit. */
 import type { Metadata } from '@grpc/grpc-js';
 
-import { ADDRESS_KEY, callerAddress } from '../../lib/caller-address.ts';
+import { ADDRESS_KEY, callerAddress, GATEWAY_KEY } from '../../lib/caller-address.ts';
 import { CapstanError } from '../../lib/errors.ts';
 import { KeyScope } from '../../proto/gen/capstan/v1/control.ts';
 import type { BlobCaller } from '../blobs/service.ts';
@@ -141,10 +141,11 @@ export class Authorizer {
     if (!ownsAccount(this.#holder(metadata).scope)) throw ownersOnly();
   }
 
-  /** Returns who makes a call, as the audit log says it. */
+  /** Returns who makes a call, as the audit log says it. Of the address, only a gateway is believed. */
   author(metadata: Metadata): Pick<AuditEntry, 'key' | 'keyName' | 'address'> {
     const { key, keyName = '' } = this.#holder(metadata);
-    return { key, keyName, address: callerAddress(metadata.get(ADDRESS_KEY)[0]?.toString() ?? '') };
+    const isForwarded = sameSecret(textOf(metadata, GATEWAY_KEY), this.#gatewayToken.value);
+    return { key, keyName, address: isForwarded ? callerAddress(textOf(metadata, ADDRESS_KEY)) : '' };
   }
 
   /**
@@ -254,9 +255,13 @@ function holderOf({ hash, sessionOf, name, account, scope, endpoints, environmen
   return { role: 'account', key: keyId(sessionOf ?? hash), keyName: name, account, scope, endpoints, environment };
 }
 
+function textOf(metadata: Metadata, name: string): string {
+  return metadata.get(name)[0]?.toString() ?? '';
+}
+
 /** The key of a call. UNAUTHENTICATED without one. */
 export function bearer(metadata: Metadata): string {
-  const value = metadata.get('authorization')[0]?.toString() ?? '';
+  const value = textOf(metadata, 'authorization');
   const token = value.replace(/^Bearer +/i, '');
   if (token === '') throw new CapstanError('UNAUTHENTICATED', 'a key is required: metadata authorization: Bearer <key>');
   return token;

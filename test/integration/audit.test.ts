@@ -2,6 +2,7 @@
 import test, { type ExecutionContext } from 'ava';
 
 import { readConfig } from '../../gateway/config.ts';
+import { ADDRESS_KEY, GATEWAY_KEY } from '../../lib/caller-address.ts';
 import { schema } from '../../gateway/graphql/schema.ts';
 import { start } from '../../gateway/assembly/start.ts';
 import { ControlServiceService } from '../../proto/gen/capstan/v1/control.ts';
@@ -45,7 +46,7 @@ const CHANGES: Readonly<Record<string, string>> = {
  */
 const OTHER_WORLDS = new Set(['createCell', 'moveAccount', 'assignNode', 'redeliverWebhook', 'stopBulkOperation']);
 
-async function open(t: ExecutionContext): Promise<{ scheduler: TestScheduler; query: Query }> {
+async function open(t: ExecutionContext): Promise<{ scheduler: TestScheduler; query: Query; url: string }> {
   const scheduler = await TestScheduler.open({ webhookAllow: '127.0.0.1/32' });
   t.teardown(() => scheduler.close());
   const own = { scheduler: scheduler.handle.address, token: scheduler.secret('gateway-token'), closeGraceMs: 0 };
@@ -64,7 +65,7 @@ async function open(t: ExecutionContext): Promise<{ scheduler: TestScheduler; qu
     if (errors !== undefined) throw new Error(errors[0].message);
     return data;
   };
-  return { scheduler, query };
+  return { scheduler, query, url: gateway.url };
 }
 
 const LOG = `{ audit(limit: 1000) { entries { id at key keyName address action object before after } next } }`;
@@ -146,6 +147,31 @@ test('every mutation leaves an entry with its author, and none has a secret', as
     entries.map(({ at }) => at),
     entries.map(({ at }) => at).toSorted((a, b) => (a < b ? 1 : -1)),
   );
+});
+
+test('an address is that of a gateway: neither what a caller of the scheduler names, nor an untrusted X-Forwarded-For', async (t) => {
+  const { scheduler, query, url } = await open(t);
+  const key = scheduler.secret('api-key');
+  const named = async (token?: string, address = '203.0.113.9'): Promise<string | undefined> => {
+    const metadata = scheduler.bearer(key);
+    metadata.set(ADDRESS_KEY, address);
+    if (token !== undefined) metadata.set(GATEWAY_KEY, token);
+    await unary((end) => scheduler.control.rotateWebhookSecret({}, metadata, end));
+    return (await scheduler.audited())[0]?.address;
+  };
+  t.is(await named(), '');
+  t.is(await named('guessed'), '');
+  t.is(await named(key), '');
+  const token = scheduler.secret('gateway-token');
+  t.is(await named(token), '203.0.113.9');
+  for (const address of ['1'.repeat(8_000), '127.0.0.1 [2J', '<b>']) t.is(await named(token, address), '');
+  await fetch(`${url}/graphql`, {
+    method: 'POST',
+    headers: { authorization: `Bearer ${key}`, 'content-type': 'application/json', 'x-forwarded-for': '203.0.113.9' },
+    body: JSON.stringify({ query: 'mutation { rotateWebhookSecret { secret } }' }),
+  });
+  const { entries } = (await query<{ audit: { entries: Entry[] } }>(LOG)).audit;
+  t.like(entries[0], { action: 'rotateWebhookSecret', address: '127.0.0.1' });
 });
 
 test('a refused change leaves no entry, pages go on, and another account sees its own only', async (t) => {
