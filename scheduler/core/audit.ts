@@ -3,6 +3,7 @@
  * change; the store moves it into a table of its own, where nothing changes it (store.ts).
  */
 import type { Now } from './now.ts';
+import { storedJson } from './stored-json.ts';
 
 /** Facts of a setting or an object. They never contain a secret's or a variable's value. */
 export type AuditFacts = Readonly<Record<string, unknown>>;
@@ -55,17 +56,12 @@ export function auditRow(last: LastEntry, unique: string, { wall }: Now, entry: 
   const value = { at, ...entry, before, after };
   return {
     key: `${entry.account}/${padded(at, TIME_DIGITS)}${padded(last.number, NUMBER_DIGITS)}${unique}`,
-    value: JSON.stringify(value, (_name, each: unknown) => (typeof each === 'string' ? storable(each) : each)),
+    value: storedJson(value),
   };
 }
 
 function padded(number: number, digits: number): string {
   return String(number).padStart(digits, '0');
-}
-
-/** PostgreSQL reads no field of a document that has a NUL or half of a pair of surrogates somewhere, as a cut text may. */
-function storable(text: string): string {
-  return text.replaceAll('\0', '\u{FFFD}').toWellFormed();
 }
 
 function bounded({ before, after }: AuditEntry): Pick<AuditEntry, 'before' | 'after'> {

@@ -5,7 +5,7 @@ import { Client } from 'pg';
 import { readConfig } from '../../gateway/config.ts';
 import { start as startGateway } from '../../gateway/assembly/start.ts';
 import type { CapstanError } from '../../lib/errors.ts';
-import { BulkAction, type CreateAccountResponse } from '../../proto/gen/capstan/v1/control.ts';
+import { BulkAction, CreateKeyRequest, KeyScope, type CreateAccountResponse } from '../../proto/gen/capstan/v1/control.ts';
 import { folderOf } from '../support/folder.ts';
 import type { PostgresServer } from '../support/postgres.ts';
 import { withPostgres } from '../support/with-postgres.ts';
@@ -113,7 +113,8 @@ function tests(server: PostgresServer): void {
   });
 
   test('no text of a caller makes an entry that the database refuses', async (t) => {
-    const { east, key, endpoint } = await two(t);
+    const world = await two(t);
+    const { east, key, endpoint } = world;
     for (const text of ['a\0b', `${'a'.repeat(499)}\u{1F600}`]) {
       const request = { endpointId: endpoint, action: BulkAction.PURGE, filter: { states: [], sinceMs: 0n, untilMs: 0n, text } };
       await until(
@@ -122,6 +123,10 @@ function tests(server: PostgresServer): void {
       );
     }
     const [cut, nul] = await east.audited(key);
+    // Queries over all keys of a cell go on: those of operators in other cells, and of moves.
+    const request = CreateKeyRequest.fromPartial({ name: 'c\0i', scope: KeyScope.READ_ONLY });
+    await unary((done) => east.control.createKey(request, east.bearer(key), done));
+    await move(world, east, 'west');
     t.true(nul?.afterJson.includes('a\u{FFFD}b'), nul?.afterJson);
     t.true(cut?.afterJson.includes(`${'a'.repeat(499)}\u{FFFD}…`), cut?.afterJson);
   });
