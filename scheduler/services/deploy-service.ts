@@ -67,6 +67,16 @@ export function deployHandlers(deps: ControlDeps): DeployHandlers {
     return { ...specOf(engine.state, endpoint), env: encrypted === null ? {} : openEnv(cipher, endpoint.config, encrypted) };
   }
 
+  /** The same for the audit log: a deployment also replaces an environment that no key reads, whose names are left out then. */
+  function formerSpec(endpoint: EndpointRecord): EndpointSpec {
+    try {
+      return specWithEnv(endpoint);
+    } catch (thrown) {
+      if (!(thrown instanceof CapstanError) || thrown.code !== 'DATA_DIR') throw thrown;
+      return specOf(engine.state, endpoint);
+    }
+  }
+
   function deployed(answer: Answer): DeployResponse {
     if (answer.kind !== 'deployed') throw new CapstanError('INTERNAL', 'unexpected reply type');
     const { state: image } = engine;
@@ -98,7 +108,7 @@ export function deployHandlers(deps: ControlDeps): DeployHandlers {
       const former = inside(engine.state, account, environment);
       const changes = specs.map((spec) => {
         const known = former.find(({ config }) => config.name === spec.name);
-        return [spec.name, settingsChange(known === undefined ? null : specWithEnv(known), spec)] as const;
+        return [spec.name, settingsChange(known === undefined ? null : formerSpec(known), spec)] as const;
       });
       const audit = entryOf(auth, metadata, {
         ...{ action: 'deploy', object: environment, account },

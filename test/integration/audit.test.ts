@@ -1,5 +1,8 @@
 /** The audit log: every mutation of the control plane leaves who, what and from where, in the transaction of its change, and no secret. */
+import { join } from 'node:path';
+
 import test, { type ExecutionContext } from 'ava';
+import Database from 'better-sqlite3';
 
 import { readConfig } from '../../gateway/config.ts';
 import { ADDRESS_KEY, GATEWAY_KEY } from '../../lib/caller-address.ts';
@@ -208,4 +211,23 @@ test('a refused change leaves no entry, pages go on, and another account sees it
     await made(`name: "caller", scope: ENDPOINTS, endpoints: ["${endpoints[0]?.id ?? ''}"]`),
   ])
     await t.throwsAsync(page('limit: 9', text), { message: /requires the scope ALL or OPERATOR/ });
+});
+
+test('an environment that no key reads is replaced by a deployment, whose entry lacks the former names', async (t) => {
+  const { scheduler, query } = await open(t);
+  const spec = { name: 'echo', env: { KEY: SECRET }, workersMax: 2 };
+  await scheduler.deploy([spec]);
+  await scheduler.restart(() => {
+    const db = new Database(join(scheduler.dataDir, 'scheduler', 'capstan.db'));
+    const rows = db.prepare("SELECT key, value FROM control WHERE kind = 'release'").all() as { key: string; value: string }[];
+    for (const { key, value } of rows) {
+      const damaged = JSON.stringify({ ...(JSON.parse(value) as object), envSealed: Buffer.alloc(64, 1).toString('base64') });
+      db.prepare("UPDATE control SET value = ? WHERE kind = 'release' AND key = ?").run(damaged, key);
+    }
+    db.close();
+    return Promise.resolve();
+  });
+  await scheduler.deploy([{ ...spec, env: { KEY: 'new', MORE: 'x' } }]);
+  const { entries } = (await query<{ audit: { entries: Entry[] } }>(LOG)).audit;
+  t.like(entries[0], { action: 'deploy', before: { echo: { env: [] } }, after: { echo: { env: ['KEY', 'MORE'] } } });
 });
