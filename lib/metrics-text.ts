@@ -1,5 +1,5 @@
 /** The two text formats of metrics. Exemplars, which link a bucket of a histogram to a trace, exist only in OpenMetrics. */
-import { Histogram, Registry, type HistogramConfiguration } from 'prom-client';
+import { Registry } from 'prom-client';
 
 export type MetricsFormat = 'prometheus' | 'openmetrics';
 
@@ -41,20 +41,4 @@ export function joinMetrics(texts: readonly string[], format: MetricsFormat): st
   // OpenMetrics has no empty lines.
   const bodies = present.map((text) => text.replace(END_MARK, '').replaceAll(/\n{2,}/g, '\n')).filter((text) => text !== '');
   return [...bodies, '# EOF\n'].join('\n');
-}
-
-/** Creates a histogram whose observations may have an exemplar. */
-export function tracedHistogram(registry: Registry, config: HistogramConfiguration<string>): Histogram {
-  // The library refuses exemplars in a registry of the other format, where they are just left out.
-  const histogram = new Histogram({ ...config, enableExemplars: true, registers: [] });
-  registry.registerMetric(histogram);
-  return histogram;
-}
-
-/** Observes a value of a recorded trace. */
-export function observeTraced(
-  histogram: Histogram,
-  { labels, value, traceId }: { readonly labels: Readonly<Record<string, string>>; readonly value: number; readonly traceId: string },
-): void {
-  histogram.observe({ labels, value, exemplarLabels: { trace_id: traceId } } as never);
 }

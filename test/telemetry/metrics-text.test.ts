@@ -2,7 +2,8 @@
 import test from 'ava';
 import { Counter, Gauge, Registry } from 'prom-client';
 
-import { joinMetrics, metricsText, observeTraced, tracedHistogram } from '../../lib/metrics-text.ts';
+import { joinMetrics, metricsText } from '../../lib/metrics-text.ts';
+import { observeTraced, tracedHistogram } from '../support/traced-histogram.ts';
 
 function filled(): Registry {
   const registry = new Registry();

@@ -1,8 +1,9 @@
 import test from 'ava';
 import { Registry } from 'prom-client';
 
-import { metricsText, observeTraced, tracedHistogram } from '../../lib/metrics-text.ts';
+import { metricsText } from '../../lib/metrics-text.ts';
 import { PlainHistogram } from '../../lib/plain-histogram.ts';
+import { observeTraced, tracedHistogram } from '../support/traced-histogram.ts';
 
 const spec = { name: 'capstan_seconds', help: 'Some time.', buckets: [0.001, 0.5, 10] };
 const VALUES = [0, 0.001, 0.0011, 0.5, 0.7, 10, 11, 1e9];
