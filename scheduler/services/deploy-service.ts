@@ -112,8 +112,8 @@ export function deployHandlers(deps: ControlDeps): DeployHandlers {
       });
       const audit = entryOf(auth, metadata, {
         ...{ action: 'deploy', object: environment, account },
-        before: Object.fromEntries(changes.flatMap(([name, { before }]) => (before === null ? [] : [[name, before]]))),
-        after: { build: buildDigest.slice(0, 12), ...Object.fromEntries(changes.map(([name, { after }]) => [name, after])) },
+        before: { endpoints: Object.fromEntries(changes.flatMap(([name, { before }]) => (before === null ? [] : [[name, before]]))) },
+        after: { build: buildDigest.slice(0, 12), endpoints: Object.fromEntries(changes.map(([name, { after }]) => [name, after])) },
       });
       const endpoints = checked.map((endpoint) => encryptEnv(endpoint, cipher, { account, environment }));
       return deployed(await engine.command({ kind: 'deploy', account, environment, build: buildDigest, endpoints }, audit));

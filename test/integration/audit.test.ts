@@ -205,7 +205,11 @@ test('a refused change leaves no entry, pages go on, and another account sees it
   await t.throwsAsync(page('account: "default"', key), { message: /OPERATOR/ });
   const made = async (args: string) =>
     (await query<{ createApiKey: { text: string } }>(`mutation { createApiKey(${args}) { text } }`)).createApiKey.text;
-  const { endpoints } = await scheduler.deploy([{ name: 'echo' }]);
+  const { endpoints } = await scheduler.deploy([{ name: 'echo' }, { name: 'build' }]);
+  const [deployed] = await scheduler.audited();
+  const { build, endpoints: settings } = JSON.parse(deployed?.afterJson ?? '') as { build: string; endpoints: object };
+  t.regex(build, /^[0-9a-f]{12}$/, 'also where an endpoint has that name');
+  t.deepEqual(Object.keys(settings), ['echo', 'build']);
   for (const text of [
     await made('name: "reader", scope: READ_ONLY'),
     await made(`name: "caller", scope: ENDPOINTS, endpoints: ["${endpoints[0]?.id ?? ''}"]`),
