@@ -26,7 +26,7 @@ import type { ControlDeps } from './control-deps.ts';
 import type { Cipher } from '../secrets/cipher.ts';
 import { accountRow } from '../core/endpoints/quotas.ts';
 import { startProgress } from '../core/scaling/trial-starts.ts';
-import { checkEndpoint, checkEndpoints, checkName, encryptEnv, type ValidationContext } from './deploy-rules.ts';
+import { checkEndpoint, checkEndpoints, checkName, encryptEnv, type CheckedEndpoint, type ValidationContext } from './deploy-rules.ts';
 import { endpointInfo, endpointNamed, shownSpec, specOf, specOfInput } from './endpoint-info.ts';
 import { openEnv } from './node-service.ts';
 
@@ -106,9 +106,9 @@ export function deployHandlers(deps: ControlDeps): DeployHandlers {
         auth.account(metadata);
       }
       const former = inside(engine.state, account, environment);
-      const changes = specs.map((spec) => {
-        const known = former.find(({ config }) => config.name === spec.name);
-        return [spec.name, settingsChange(known === undefined ? null : formerSpec(known), spec)] as const;
+      const changes = checked.map((endpoint) => {
+        const known = former.find(({ config }) => config.name === endpoint.name);
+        return [endpoint.name, settingsChange(known === undefined ? null : formerSpec(known), wholeSpec(endpoint))] as const;
       });
       const audit = entryOf(auth, metadata, {
         ...{ action: 'deploy', object: environment, account },
@@ -129,7 +129,7 @@ export function deployHandlers(deps: ControlDeps): DeployHandlers {
       // The same values encrypted again would be different bytes.
       const changed = encryptEnv(checked, cipher, { account, environment });
       const input = checked.envDigest === release?.envDigest ? { ...changed, envSealed: encrypted } : changed;
-      const change = settingsChange(former, spec);
+      const change = settingsChange(former, wholeSpec(checked));
       const audit = entryOf(auth, metadata, { action: 'updateEndpoint', object: `${environment}/${spec.name}`, account, ...change });
       const [updated] = deployed(await engine.command({ kind: 'update-endpoint', endpoint: id, input }, audit)).endpoints;
       if (updated === undefined) throw new CapstanError('NOT_FOUND', `endpoint ${endpointId} does not exist`);
@@ -215,6 +215,11 @@ export function deployHandlers(deps: ControlDeps): DeployHandlers {
       return { deployments: history.slice(0, limit === 0 ? 100 : Math.min(limit, 1_000)).map(deploymentInfo) };
     }),
   };
+}
+
+/** The settings that an endpoint gets, those that its caller left out included. With the values of its environment: must not be logged. */
+function wholeSpec(endpoint: CheckedEndpoint): EndpointSpec {
+  return { ...specOfInput({ ...endpoint, envSealed: null }), env: JSON.parse(endpoint.env) as Record<string, string> };
 }
 
 function orDefault(environment: string): string {

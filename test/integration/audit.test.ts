@@ -210,6 +210,10 @@ test('a refused change leaves no entry, pages go on, and another account sees it
   const { build, endpoints: settings } = JSON.parse(deployed?.afterJson ?? '') as { build: string; endpoints: object };
   t.regex(build, /^[0-9a-f]{12}$/, 'also where an endpoint has that name');
   t.deepEqual(Object.keys(settings), ['echo', 'build']);
+  await scheduler.deploy([{ name: 'echo' }, { name: 'build', workersMax: 7 }]);
+  const [again] = await scheduler.audited();
+  t.deepEqual(JSON.parse(again?.beforeJson ?? ''), { endpoints: { echo: {}, build: { workersMax: 1 } } }, 'what changed alone');
+  t.deepEqual((JSON.parse(again?.afterJson ?? '') as { endpoints: object }).endpoints, { echo: {}, build: { workersMax: 7 } });
   for (const text of [
     await made('name: "reader", scope: READ_ONLY'),
     await made(`name: "caller", scope: ENDPOINTS, endpoints: ["${endpoints[0]?.id ?? ''}"]`),
@@ -233,5 +237,9 @@ test('an environment that no key reads is replaced by a deployment, whose entry 
   });
   await scheduler.deploy([{ ...spec, env: { KEY: 'new', MORE: 'x' } }]);
   const { entries } = (await query<{ audit: { entries: Entry[] } }>(LOG)).audit;
-  t.like(entries[0], { action: 'deploy', before: { echo: { env: [] } }, after: { echo: { env: ['KEY', 'MORE'] } } });
+  t.like(entries[0], {
+    action: 'deploy',
+    before: { endpoints: { echo: { env: [] } } },
+    after: { endpoints: { echo: { env: ['KEY', 'MORE'] } } },
+  });
 });
