@@ -13,7 +13,7 @@ import { Fleet } from '../support/fleet.ts';
 import { freePort } from '../support/free-port.ts';
 import { Receiver } from '../support/receiver.ts';
 import { until } from '../support/until.ts';
-import { browserPath, buildConsole, checkAccessibility, closeBrowser, openBrowser, openPage, signIn, SKIPPED } from './browser.ts';
+import { browserPath, buildConsole, checkAccessibility, closeBrowser, openBrowser, openPage, signIn, SKIPPED } from '../console/browser.ts';
 
 const serial = browserPath === undefined ? test.serial.skip : test.serial;
 
@@ -46,7 +46,7 @@ if (browserPath !== undefined) {
     await Promise.all([fleet.join('b'), fleet.join('c')]);
     // Only the third host has the card that `pinned` wants.
     await writeFakeSmi(smiOf('c'), { gpus: [A100] });
-    ids = await fleet.stack.deploy(join(import.meta.dirname, 'night-app'));
+    ids = await fleet.stack.deploy(join(import.meta.dirname, 'app'));
   });
   test.after.always(async () => {
     await closeBrowser(browser);
