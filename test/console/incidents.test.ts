@@ -73,6 +73,8 @@ serial(`a killed host is one incident with what waits for it below, in the conso
   await signIn(page, stack.url, stack.apiKey);
   const section = page.getByRole('region', { name: 'Needs attention' });
   await section.getByText('Nothing.').waitFor();
+  const before = await stack.run(idOf('hostile'), {});
+  await stack.ended(idOf('hostile'), before);
   // The supervisor does not start it again before it was seen that it is gone.
   stack.signal('up', 'SIGSTOP');
   try {
@@ -99,6 +101,13 @@ serial(`a killed host is one incident with what waits for it below, in the conso
       stdout,
       /^attention {2}1\n {2}✗ .+ is gone.*: 1 endpoint, 1 job waits, since .+ \[NODE_DISCONNECTED\]\n {6}hostile: 1 job waits/m,
     );
+    await page.goto(`${stack.url}/console/endpoints/${idOf('hostile')}/jobs/${before}`);
+    await page
+      .getByRole('region', { name: 'Log' })
+      .getByText(/did not reply: lines that it has of this endpoint are missing/)
+      .waitFor();
+    t.is(await page.getByText('The job has printed nothing.').count(), 0, 'nobody knows that');
+    await page.goto(`${stack.url}/console`);
   } finally {
     stack.signal('up', 'SIGCONT');
   }

@@ -9,6 +9,7 @@ import { duration, time } from '../ui/format.ts';
 import { ActionButton, Badge, ConfirmButton, CopyButton, Facts, Failure, Loaded, Mono, Page, Section, Text } from '../ui/parts.tsx';
 import { visible } from '../ui/plain-text.ts';
 import { useUrlState } from '../ui/url-state.ts';
+import { NodeLink } from './fleet-names.tsx';
 import { errorText } from './job-error.ts';
 import { Payload } from './job-payload.tsx';
 import { ENDED, readDeliveries, type Job } from './job-query.ts';
@@ -187,9 +188,20 @@ function JobLogs({ endpoint, job, isLive }: { endpoint: string; job: string; isL
   return (
     <Section title="Log">
       <Loaded query={query}>
-        {({ searchLogs: { lines } }) =>
-          lines.length === 0 ? <p class="muted">The job has printed nothing.</p> : <OfAttempt endpoint={endpoint} lines={lines} />
-        }
+        {({ searchLogs: { lines, missingNodes } }) => (
+          <>
+            {missingNodes.map((node) => (
+              <p class="muted" key={node}>
+                <NodeLink id={node} /> did not reply: lines that it has of this endpoint are missing.
+              </p>
+            ))}
+            {lines.length > 0 ? (
+              <OfAttempt endpoint={endpoint} lines={lines} />
+            ) : (
+              missingNodes.length === 0 && <p class="muted">The job has printed nothing.</p>
+            )}
+          </>
+        )}
       </Loaded>
     </Section>
   );

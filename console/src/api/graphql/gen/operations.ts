@@ -1010,7 +1010,7 @@ export interface ReadJobLogsResult {
       readonly job: string | null;
       readonly attempt: number | null;
     }[];
-    readonly cursor: string | null;
+    readonly missingNodes: readonly string[];
   };
 }
 export type ReadJobLogsVariables = {
@@ -1018,7 +1018,7 @@ export type ReadJobLogsVariables = {
   readonly job: string;
 };
 export const READ_JOB_LOGS =
-  'query ReadJobLogs($endpoint:ID!$job:ID!){searchLogs(endpoint:$endpoint filter:{job:$job}limit:200){lines{at worker stream level text job attempt}cursor}}' as Operation<ReadJobLogsResult, ReadJobLogsVariables>;
+  'query ReadJobLogs($endpoint:ID!$job:ID!){searchLogs(endpoint:$endpoint filter:{job:$job}limit:200){lines{at worker stream level text job attempt}missingNodes}}' as Operation<ReadJobLogsResult, ReadJobLogsVariables>;
 
 export interface SearchLogsResult {
   readonly searchLogs: LogPage;
