@@ -45,7 +45,8 @@ function Channels({ channels }: { channels: readonly AlertChannelRow[] }): JSX.E
           { title: 'Open', isNumber: true, cell: ({ open }) => open },
           { title: 'Added', cell: ({ createdAt }) => <SinceTime at={createdAt} /> },
           {
-            title: 'Last message',
+            title: 'Last failure',
+            isLong: true,
             cell: ({ failure }) => (failure === null ? '–' : <Text of={failure} />),
           },
           {
@@ -101,7 +102,7 @@ function NewChannel(): JSX.Element {
   return (
     <>
       <div class="fields">
-        <div>
+        <div class="wide">
           <label for="alert-address">URL of a webhook, or e-mail address</label>
           <input
             id="alert-address"

@@ -1,5 +1,5 @@
 /** The spans of a job's life as bars: its waits, the start of its worker where it waited for that, and its attempts. Pure. */
-import type { Answer, Job } from './job-query.ts';
+import type { GetJobResult as Answer, Job } from '../api/graphql/gen/operations.ts';
 
 export interface Bar {
   readonly label: string;
@@ -47,7 +47,8 @@ export function barsOf(job: Job, of: Answer['endpoint'], now: number): readonly 
     to: until === null ? Math.min(ended, started ?? ended) : Date.parse(until),
   }));
   const past: Bar[] = job.pastAttempts.map((each) => ({
-    ...({ label: `Attempt ${each.attempt}`, tone: 'bad', to: Date.parse(each.endedAt) } as const),
+    ...({ tone: 'bad', to: Date.parse(each.endedAt) } as const),
+    label: `Attempt ${each.attempt}${each.startedAt === null ? ', not started' : ''}`,
     from: Date.parse(each.startedAt ?? each.leasedAt ?? each.endedAt),
   }));
   const present: Bar[] =

@@ -19,6 +19,8 @@ export function Gantt({ job, of }: { job: Job; of: Answer['endpoint'] }): JSX.El
           <Text of={label} />
           <svg aria-hidden="true" height="14" width="100%">
             <rect class={tone} x={share(from - first)} width={share(to - from)} height="14" />
+            {/* Also a moment is seen. */}
+            <rect class={tone} x={share(from - first)} width="2" height="14" />
           </svg>
           <span class="muted">{duration(Math.max(0, to - from))}</span>
         </div>

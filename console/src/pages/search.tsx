@@ -114,10 +114,12 @@ function SearchDialog({ onClose }: { onClose: () => void }): JSX.Element {
             onMouseMove={() => setPlace(i)}
             onClick={() => go(target)}
           >
-            <span class="muted kind">{target.kind}</span>
-            <Text of={target.name} />
-            <span class="muted">
-              <Text of={target.detail} />
+            <span class="muted">{target.kind}</span>
+            <span>
+              <Text of={target.name} />{' '}
+              <span class="muted">
+                <Text of={target.detail} />
+              </span>
             </span>
           </li>
         ))}

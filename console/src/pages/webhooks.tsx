@@ -35,6 +35,7 @@ async function resendAll(filter: Filter, onSent: (count: number) => void): Promi
     after = webhooks.next;
     if (after === null) break;
   }
+  onSent(0);
   for (const [sent, id] of ids.entries()) {
     try {
       await graphql(REDELIVER_WEBHOOK, { id });
@@ -120,12 +121,33 @@ function Deliveries(): JSX.Element {
                   title: 'Endpoint',
                   cell: ({ endpoint }) => <Link href={`/endpoints/${encodeURIComponent(endpoint)}`}>{visible(nameOf(endpoint))}</Link>,
                 },
-                { title: 'Submitted', isId: true, cell: ({ id }) => time(timeOfId(id)) },
-                { title: 'State', cell: ({ state }) => <Badge state={state} /> },
-                { title: 'URL', cell: ({ url }) => <Text of={url} /> },
+                { title: 'Submitted', cell: ({ id }) => time(timeOfId(id)) },
+                {
+                  title: 'State',
+                  cell: ({ state, dueAt }) => (
+                    <>
+                      <Badge state={state} />
+                      <div class="muted">
+                        {state === 'FAILED' ? 'kept until' : 'next try'} {time(dueAt)}
+                      </div>
+                    </>
+                  ),
+                },
+                {
+                  title: 'URL and error',
+                  isLong: true,
+                  cell: ({ url, error }) => (
+                    <>
+                      <Text of={url} />
+                      {error !== null && (
+                        <div class="muted">
+                          <Text of={error} />
+                        </div>
+                      )}
+                    </>
+                  ),
+                },
                 { title: 'Tries', isNumber: true, cell: ({ tries }) => tries },
-                { title: 'Next try, or deletion', cell: ({ dueAt }) => time(dueAt) },
-                { title: 'Error', cell: ({ error }) => <Text of={error ?? ''} /> },
                 {
                   title: '',
                   cell: ({ id }) => (

@@ -143,8 +143,16 @@ export interface Column<T> {
   readonly isNumber?: boolean;
   /** Stays in one line. */
   readonly isId?: boolean;
+  /** Text of any length: wide, and broken anywhere. */
+  readonly isLong?: boolean;
   /** The rows can be in the order of this column, and in which one they are. */
   readonly order?: { readonly current: 'ascending' | 'descending' | 'none'; readonly onChange: () => void };
+}
+
+function classOf({ isNumber, isId, isLong }: Column<never>): string {
+  if (isNumber === true) return 'number';
+  if (isId === true) return 'id';
+  return isLong === true ? 'long' : '';
 }
 
 /** A table that scrolls by itself on narrow screens, also by keyboard. */
@@ -186,9 +194,9 @@ export function Table<T>({
         <tbody>
           {rows.map((row) => (
             <tr key={id(row)} class={isStale?.(row) === true ? 'stale' : ''}>
-              {columns.map(({ title, cell, isNumber, isId }) => (
-                <td key={title} class={isNumber === true ? 'number' : isId === true ? 'id' : ''}>
-                  {cell(row)}
+              {columns.map((column) => (
+                <td key={column.title} class={classOf(column)}>
+                  {column.cell(row)}
                 </td>
               ))}
             </tr>
