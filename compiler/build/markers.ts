@@ -20,6 +20,8 @@ const OPERATORS: Readonly<Record<string, Compare>> = {
 };
 const TOKEN = /\s*(?:([()])|(?:"([^"]*)"|'([^']*)')|(===|[<>=!~]=|[<>])|(not\s+in|in|and|or)\b|([A-Za-z_][\w.]*))/y;
 const VERSION = /^\d+(\.\d+)*(\.\*)?$/;
+/** Of a final release, or of one before it: `3.14.0rc2`. A star after an ordering, `>=3.8.*`, is read as pip once did. */
+const ORDERED = /^(\d+(?:\.\d+)*)(?:\.\*)?([-_.]?(?:a|b|c|rc|alpha|beta|pre|preview|dev)[-_.]?\d*)?$/i;
 
 /** Hosts run Linux on x86_64. `version`: `3.11`. */
 export function hostMarkers(version: string): MarkerEnvironment {
@@ -151,13 +153,19 @@ function equals(left: string, right: string): boolean {
   return parts.every((part, index) => Number(part) === Number(given.split('.')[index] ?? 0));
 }
 
-/** Versions by their numbers, anything else by its text. */
+/** Versions by their numbers, a pre-release before its release; anything else by its text. */
 function order(left: string, right: string): number {
-  if (!VERSION.test(left) || !VERSION.test(right)) return left < right ? -1 : left > right ? 1 : 0;
-  const [ours, theirs] = [left, right].map((each) => each.split('.').map(Number)) as [number[], number[]];
-  for (let index = 0; index < Math.max(ours.length, theirs.length); index += 1) {
-    const difference = (ours[index] ?? 0) - (theirs[index] ?? 0);
+  const [ours, theirs] = [ORDERED.exec(left), ORDERED.exec(right)];
+  if (ours === null || theirs === null) return byText(left, right);
+  const [own, other] = [ours, theirs].map(([, numbers = '']) => numbers.split('.').map(Number)) as [number[], number[]];
+  for (let index = 0; index < Math.max(own.length, other.length); index += 1) {
+    const difference = (own[index] ?? 0) - (other[index] ?? 0);
     if (difference !== 0) return difference;
   }
-  return 0;
+  // '~' follows every letter.
+  return byText(ours[2] ?? '~', theirs[2] ?? '~');
+}
+
+function byText(left: string, right: string): number {
+  return left < right ? -1 : left > right ? 1 : 0;
 }

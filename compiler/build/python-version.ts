@@ -37,8 +37,10 @@ export async function requiredPython(folder: string): Promise<string | undefined
   return schema.safeParse(content).data?.project?.['requires-python'];
 }
 
-/** Returns whether `required`, as `requires-python`, allows a whole version, `3.11.2`. `file`: who requires it. */
-export function allowsPython(required: string, version: string, file: string): boolean {
+/** Returns whether `required`, as `requires-python`, allows `whole`, such as `3.11.2`. `file`: who requires it. */
+export function allowsPython(required: string, whole: string, file: string): boolean {
+  // Hosts report `3.14.0rc2` and `3.13.1+`; installers compare the numbers.
+  const [version = whole] = /^\d+(?:\.\d+)*/.exec(whole) ?? [];
   const [major = '', minor = ''] = version.split('.');
   const marker = required
     .split(',')

@@ -1,7 +1,7 @@
 /** Which Python a build is for, and what a project allows. */
 import test from 'ava';
 
-import { mustAllow, mustSatisfy, namedPython } from '../../compiler/build/python-version.ts';
+import { allowsPython, mustAllow, mustSatisfy, namedPython } from '../../compiler/build/python-version.ts';
 import { environmentFor } from '../../compiler/build/python-environment.ts';
 import { discover } from '../../compiler/discovery/discover.ts';
 import { createTerminal } from '../../terminal/terminal.ts';
@@ -26,6 +26,14 @@ test('requires-python decides, and the refusal names both', async (t) => {
       message: `pyproject.toml requires Python ${required}, and the build is for Python 3.11`,
     });
   await t.notThrowsAsync(mustAllow(await folderOf(t), '3.11'));
+});
+
+test('pre-releases, of a host and in a range, compare by their numbers', (t) => {
+  const allowed = ['>=3.8 3.14.0rc2', '>=3.14 3.14.0rc2', '>=3.9,<4 3.13.1+', '<3.14.0a0 3.9.18', '>=3.13.0rc1 3.13.0', '>=3.8.* 3.11.2'];
+  const refused = ['>=3.13.0rc1 3.9.18', '<3.14.0a0 3.14.0', '<3.14 3.14.0rc2', '~=3.11.2 3.12.0b1', '!=3.9.* 3.9.18', '>=3.12.* 3.11.2'];
+  const answer = (each: string): boolean => allowsPython(...(each.split(' ') as [string, string]), 'pyproject.toml');
+  for (const each of allowed) t.true(answer(each), each);
+  for (const each of refused) t.false(answer(each), each);
 });
 
 test('capstan run refuses a Python of this machine that the project or a script does not allow, also without packages', async (t) => {
