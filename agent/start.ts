@@ -110,11 +110,13 @@ async function startIn(folder: string, config: AgentConfig, deps: AgentDeps, loc
   const workerApi = await WorkerApi.start({ host: config.workerApiHost, port: config.workerApiPort, log });
   const groups = await ControlGroups.open({ folder, warn: (fields, message) => log.warn(fields, message) });
   // Workers of a root agent may have user ids of their own, which cannot enter its folder.
-  const shared = process.getuid?.() === 0 ? [WITH_INSTALLATION, join(config.workerDir, 'bootstrap')] : [WITH_INSTALLATION];
+  const workerDirs = process.getuid?.() === 0 ? [config.workerDir] : [];
+  const shared = [WITH_INSTALLATION, ...workerDirs.map((each) => join(each, 'bootstrap'))];
   const bootstrap = await stageBootstrap(join(folder, 'bootstrap'), shared);
   const pythons = await openPythonEnvironments({
     env: config.hostEnv,
-    folders: [join(dirname(dirname(bootstrap)), 'python'), join(folder, 'python')],
+    // A bootstrap may exist in an installation that can no longer be written to.
+    folders: [dirname(dirname(bootstrap)), ...workerDirs, folder].map((each) => join(each, 'python')),
     log,
   });
   const level = await openNodeLevel(config, { folder, bootstrap, pythons, groups, log });

@@ -12,6 +12,8 @@ import stat
 import sys
 import sysconfig
 
+CACHE = "__pycache__" + os.sep
+
 
 def main(arguments):
     at = arguments.index("--")
@@ -24,7 +26,8 @@ def main(arguments):
     library = os.path.basename(sysconfig.get_path("stdlib"))
     program = base_program()
     links = links_of(names)
-    key = hashlib.sha256(json.dumps([program, library, sys.path]).encode()).hexdigest()[:16]
+    # Agents of other versions may admit other packages.
+    key = hashlib.sha256(json.dumps([program, library, sys.path, names]).encode()).hexdigest()[:16]
     problems = []
     for parent in parents:
         try:
@@ -32,7 +35,7 @@ def main(arguments):
         except OSError as error:
             problems.append(str(error))
             continue
-        read = [program, os.__file__] + sorted(links.values())
+        read = [program, os.__file__] + sorted(target for name, target in links.items() if not name.startswith(CACHE))
         return {
             "version": version,
             "bin": os.path.join(folder, "bin"),
@@ -51,22 +54,23 @@ def base_program():
 
 def make(folder, program, library, version, links):
     packages = os.path.join(folder, "lib", library, "site-packages")
-    os.makedirs(packages, exist_ok=True)
-    os.makedirs(os.path.join(folder, "bin"), exist_ok=True)
+    drafts = os.path.join(folder, "drafts")
+    for path in (os.path.join(packages, CACHE), os.path.join(folder, "bin"), drafts):
+        os.makedirs(path, exist_ok=True)
     # Systems whose compiled packages have a folder of their own.
-    link("lib", os.path.join(folder, "lib64"))
+    link("lib", os.path.join(folder, "lib64"), drafts)
     for name in {"python3", "python", os.path.basename(program)}:
-        link(program, os.path.join(folder, "bin", name))
+        link(program, os.path.join(folder, "bin", name), drafts)
     for name in set(os.listdir(packages)) - set(links):
         if os.path.islink(os.path.join(packages, name)):
-            os.remove(os.path.join(packages, name))
+            remove(os.path.join(packages, name))
     for name, target in links.items():
-        link(target, os.path.join(packages, name))
+        link(target, os.path.join(packages, name), drafts)
     # Last: without it, a Python of bin/ is that of the host.
     text = "home = %s\ninclude-system-site-packages = false\nversion = %s\n" % (os.path.dirname(program), version)
     path = os.path.join(folder, "pyvenv.cfg")
     if content_of(path) != text:
-        draft = "%s.%d" % (path, os.getpid())
+        draft = os.path.join(drafts, os.urandom(8).hex())
         with open(draft, "w") as file:
             file.write(text)
         os.replace(draft, path)
@@ -81,13 +85,32 @@ def content_of(path):
         return None
 
 
-def link(target, path):
-    """Links by a rename, so that another agent that does the same sees the old link or the new one."""
-    if os.path.islink(path) and os.readlink(path) == target:
-        return
-    draft = "%s.%d" % (path, os.getpid())
+def link(target, path, drafts):
+    """
+    Links by a rename, so that another agent that does the same sees the old link or the new one. Drafts have a folder of their own: in
+    that of the packages the other agent would remove them.
+    """
+    try:
+        if os.readlink(path) == target:
+            return
+    except OSError:
+        pass  # none yet
+    # Agents in containers have the same process ids.
+    draft = os.path.join(drafts, os.urandom(8).hex())
     os.symlink(target, draft)
-    os.replace(draft, path)
+    try:
+        os.replace(draft, path)
+    except OSError:
+        # A folder is in its place, which a worker at level `none` can make. Each reading of the inventory tries again.
+        remove(draft)
+        raise
+
+
+def remove(path):
+    try:
+        os.remove(path)
+    except FileNotFoundError:
+        pass  # another agent was faster
 
 
 def links_of(names):
@@ -95,6 +118,7 @@ def links_of(names):
     if not any([may_hold(path, names) for path in sys.path]):
         return {}
     from importlib.metadata import PackageNotFoundError, distribution
+    from importlib.util import cache_from_source
 
     links, seen, waiting = {}, set(), list(names)
     while waiting:
@@ -107,7 +131,11 @@ def links_of(names):
         except PackageNotFoundError:
             continue
         for path in entries_of(found, name):
-            links.setdefault(os.path.basename(path), path)
+            if links.setdefault(os.path.basename(path), path) == path and path.endswith(".py"):
+                # Workers cannot store it: each would compile the module anew.
+                compiled = cache_from_source(path)
+                if os.path.exists(compiled):
+                    links[CACHE + os.path.basename(compiled)] = compiled
         # A marker may exclude one that is here: it does no harm.
         for required in found.requires or []:
             match = re.match(r"[A-Za-z0-9._-]+", required)

@@ -147,6 +147,32 @@ linux('what is installed on the host later is found once it is a base package, a
   await t.throwsAsync(imports('import stray'), { message: /No module named 'stray'/ });
 });
 
+linux('agents that start together share the environment, and none lacks it', async (t) => {
+  const { env, packages, folder } = await fakeHost(t);
+  const required = Array.from({ length: 40 }, (_, index) => `part${index}`);
+  for (const name of required) await installed(packages, name);
+  await installed(packages, 'torch', required);
+  const warnings: unknown[] = [];
+  const log = { warn: (...line: unknown[]): unknown => warnings.push(line) };
+  const start = async (): Promise<WorkerEnvironments> => openPythonEnvironments({ env, folders: [join(folder, 'own')], log });
+  const all = await Promise.all([start(), start(), start(), start()]);
+  t.deepEqual(warnings, []);
+  t.is(new Set(all.map(({ own }) => own['PATH'])).size, 1);
+});
+
+linux('a module that is one file is not compiled anew by each worker', async (t) => {
+  const { env, packages, folder } = await fakeHost(t);
+  await installed(packages, 'torch', ['single']);
+  await mkdir(join(packages, 'single-1.0.dist-info'));
+  await writeFile(join(packages, 'single-1.0.dist-info/METADATA'), 'Metadata-Version: 2.1\nName: single\nVersion: 1.0\n');
+  await writeFile(join(packages, 'single-1.0.dist-info/RECORD'), 'single.py,,\nsingle-1.0.dist-info/METADATA,,\n');
+  await writeFile(join(packages, 'single.py'), 'NAME = "single"\n');
+  await run('python3', ['-m', 'py_compile', join(packages, 'single.py')], { env });
+  const { own } = await openPythonEnvironments({ env, folders: [join(folder, 'own')], log: silent });
+  const { stderr } = await run('python3', ['-B', '-v', '-c', 'import single'], { env: own });
+  t.regex(stderr, /code object from '[^']*single[^']*\.pyc'/);
+});
+
 linux('variables of the host lead no worker to its packages', async (t) => {
   const { env, packages, folder } = await fakeHost(t, PYTHON);
   const user = { ...env, PATH: '/usr/bin:/bin', PYTHONPATH: packages, PYTHONUSERBASE: join(folder, 'home/.local') };
