@@ -89,8 +89,9 @@ export class HistogramSeries {
     this.#exemplars[bucket] = { labelSet: { trace_id: traceId }, value, timestamp: Date.now() / 1000 };
   }
 
-  /** The lines of the text; `name`: of the histogram. */
+  /** The lines of the text; `name`: of the histogram. A series with labels has none before its first observation. */
   lines(name: string): Line[] {
+    if (this.#count === 0 && Object.keys(this.#labels).length > 0) return [];
     let below = 0;
     const lines = this.#counts.map((count, at): Line => {
       below += count;

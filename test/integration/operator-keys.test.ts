@@ -68,6 +68,11 @@ test('the keys that operated the service of an earlier version operate it on; no
   const changed = db.prepare("UPDATE control SET value = json_set(value, '$.scope', ?) WHERE kind = 'key' AND value ->> 'scope' = ?");
   t.is(changed.run(ALL, OPERATOR).changes, 1);
   db.exec(
+    `ALTER TABLE jobs RENAME COLUMN seq TO no; ALTER TABLE jobs RENAME COLUMN queue_position TO position; ALTER TABLE inputs RENAME COLUMN seq TO no; ALTER TABLE chunks RENAME COLUMN seq TO no;
+    DROP TABLE marks; CREATE TABLE marks (name TEXT PRIMARY KEY CHECK (name IN ('no', 'position')), value INTEGER NOT NULL CHECK (value >= 0)) STRICT, WITHOUT ROWID;
+    INSERT INTO marks (name, value) VALUES ('no', 0), ('position', 0); DROP TRIGGER audit_moves; DROP TABLE audit; ALTER TABLE jobs DROP COLUMN submitted_by;`,
+  );
+  db.exec(
     'DROP TABLE inline_usage; DROP TABLE device_history; DROP TABLE history; DROP TRIGGER history_ends; DROP TABLE queue_reasons; DROP TRIGGER queue_reasons_end; ALTER TABLE jobs DROP COLUMN past_attempts; ALTER TABLE jobs DROP COLUMN trace; ALTER TABLE jobs DROP COLUMN tags; DELETE FROM migrations WHERE number >= 6',
   );
   db.close();

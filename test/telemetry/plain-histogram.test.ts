@@ -12,6 +12,7 @@ test('a plain histogram is rendered like one of the library, in both formats', a
   const [plain, library] = [new Registry(), new Registry()];
   const histogram = new PlainHistogram(plain, spec);
   const other = tracedHistogram(library, { ...spec, labelNames: ['route'] });
+  histogram.series({ route: '/never' });
   for (const route of ['/a', '/"quoted"\n']) {
     const series = histogram.series({ route });
     for (const value of VALUES) {
