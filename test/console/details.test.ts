@@ -367,7 +367,7 @@ serial(`channels of alerts are added, tested and removed, and no page has the pa
   await add.click();
   const row = alerts.getByRole('row', { name: /webhook/ }).first();
   await row.getByText(`http://127.0.0.1:${receiver.port}/***`).waitFor();
-  t.is(await address.inputValue(), '');
+  await becomes(t, () => address.inputValue(), '');
   await checkAccessibility(t, page, 'channels of alerts');
   await row.getByRole('button', { name: 'Test' }).click();
   await row.getByText('Not delivered: the receiver responded with status 500').waitFor();

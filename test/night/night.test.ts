@@ -13,7 +13,17 @@ import { Fleet } from '../support/fleet.ts';
 import { freePort } from '../support/free-port.ts';
 import { Receiver } from '../support/receiver.ts';
 import { until } from '../support/until.ts';
-import { browserPath, buildConsole, checkAccessibility, closeBrowser, openBrowser, openPage, signIn, SKIPPED } from '../console/browser.ts';
+import {
+  becomes,
+  browserPath,
+  buildConsole,
+  checkAccessibility,
+  closeBrowser,
+  openBrowser,
+  openPage,
+  signIn,
+  SKIPPED,
+} from '../console/browser.ts';
 
 const serial = browserPath === undefined ? test.serial.skip : test.serial;
 
@@ -179,7 +189,7 @@ serial(`what fails by itself: each endpoint is one incident with an action that 
 
   const order = await watch.order();
   t.deepEqual(order, ['CRASH_LOOP crashing', 'NO_CAPACITY unplaced', 'FAILURE_RATE failing', 'FAILURE_RATE web']);
-  t.is(await watch.page.title(), '(4) Overview – Capstan');
+  await becomes(t, () => watch.page.title(), '(4) Overview – Capstan');
   await checkAccessibility(t, watch.page, 'a bad night');
 });
 
@@ -237,7 +247,7 @@ serial(
         .filter({ hasText: `Not live: ${reason}` })
         .waitFor();
       t.log(`${reason}: shown after ${((performance.now() - since) / 1_000).toFixed(1)} s`);
-      t.true((await page.title()).startsWith('⚠ Not live – '));
+      await becomes(t, async () => (await page.title()).startsWith('⚠ Not live – '), true);
     };
     const isLive = (): Promise<unknown> => until('the page is live', async () => !(await page.title()).includes('Not live'));
 
