@@ -49,6 +49,7 @@ const KEY: Key = {
   endpointIds: new Set(),
   environment: '',
   isSession: false,
+  id: '',
   cell: '',
 };
 

@@ -20,6 +20,8 @@ export interface Key {
   readonly environment: string;
   /** The token of a session of the console: good for the console's own routes only. */
   readonly isSession: boolean;
+  /** The key's id; of a session, that of the key that signed in. Empty for a worker token, and from a scheduler of an earlier version. */
+  readonly id: string;
   /** Of a worker token: the endpoint of its worker; empty where the scheduler does not say it. */
   readonly workerOf?: string;
   /** The cell in which its account lives. */
@@ -50,6 +52,7 @@ export function keyOf(entry: KeyEntry, cell: string): Key {
     endpointIds: new Set(entry.endpointIds),
     environment: entry.environment,
     isSession: entry.isSession,
+    id: entry.keyId,
     cell,
   };
 }

@@ -5,7 +5,6 @@
 import type { FastifyReply, FastifyRequest } from 'fastify';
 
 import { CapstanError } from '../../lib/errors.ts';
-import { keyId } from '../../lib/key-id.ts';
 import { EndpointKind } from '../../proto/gen/capstan/v1/common.ts';
 import { refusal, type Access } from '../directory/permission.ts';
 import type { Endpoint, Key } from '../directory/directory.ts';
@@ -17,8 +16,8 @@ import type { JobServices } from './services.ts';
 
 declare module 'fastify' {
   interface FastifyRequest {
-    /** Id of the caller's API key, once it is admitted; absent for a worker's token. */
-    keyId?: string;
+    /** Id of the caller's API key, once it is admitted; empty for a worker's token. */
+    keyId: string;
   }
   interface FastifyContextConfig {
     /** The route reads its body itself. */
@@ -47,7 +46,7 @@ export function createGuard(services: JobServices, access: Access, maxBytes: num
       sendProblem(reply, refused);
       return;
     }
-    if (key.hash.length > 0) request.keyId = keyId(key.hash.toString('hex'));
+    request.keyId = key.id;
     // Later code knows the endpoint by its id only.
     if (endpoint !== undefined) (request.params as { endpointId: string }).endpointId = endpoint.id;
     if (request.method !== 'GET') expectBody(request, reply, key.accountId, services);

@@ -24,6 +24,7 @@ export function installParsers(app: FastifyInstance, services: JobServices): voi
   app.decorateRequest('rawBody', null);
   app.decorateRequest('reservation', null);
   app.decorateRequest('newJobId', null);
+  app.decorateRequest('keyId', '');
   app.removeAllContentTypeParsers();
   app.addContentTypeParser('*', (request, payload, done) => {
     readBody(request, payload, services, (error, bytes) => {

@@ -42,8 +42,8 @@ interface NewJob {
   readonly held: Reservation | null;
   /** Trace context of the request; empty without one. */
   readonly trace: string;
-  /** Id of the caller's API key. */
-  readonly submittedBy: string | undefined;
+  /** Id of the caller's API key; empty without one. */
+  readonly submittedBy: string;
 }
 
 /** The caller disconnected; its result is not needed. */
@@ -83,7 +83,7 @@ export class OpenAiJob {
         bodyHash: EMPTY,
         waitMs: LIFETIME_MS,
         ...(trace === '' ? {} : { trace }),
-        submittedBy,
+        ...(submittedBy === '' ? {} : { submittedBy }),
       },
     };
     const done = (error: CapstanError | null, answer: JobResult | null): void => {

@@ -226,7 +226,7 @@ function workerKeyEntry(worker: AccountPrincipal | null): KeyEntry {
   if (worker === null) throw new CapstanError('NOT_FOUND', 'the worker does not exist');
   const { account: accountId, scope, environment, workerOf } = worker;
   const endpointIds = workerOf === undefined ? [] : [workerOf];
-  return { hash: Buffer.alloc(0), accountId, scope, endpointIds, environment, isOperator: false, isSession: false };
+  return { hash: Buffer.alloc(0), accountId, scope, endpointIds, environment, isOperator: false, isSession: false, keyId: '' };
 }
 
 function webhookInfo(hook: HookHead): WebhookInfo {

@@ -52,6 +52,8 @@ test('a job from the command line: input, output, chunks, ends and refusals', as
   const submitted = await call(['hello', 'name=Ada', '--async']);
   t.is(submitted.code, 0);
   t.regex(submitted.out, /^[\w-]{36,}\n$/);
+  const shown = JSON.parse(await stack.tool('jobs', 'get', 'hello', submitted.out.trim())) as { readonly submittedBy?: string };
+  t.regex(shown.submittedBy ?? '', /^[0-9a-f]{12}$/);
   const late = await call(['slow', '--timeout', '1s']);
   t.is(late.code, 69);
   t.regex(late.err, /after 1000 ms\nhint: The job continues\./);

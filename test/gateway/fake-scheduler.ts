@@ -207,6 +207,7 @@ export class FakeScheduler {
       environment: entry.environment ?? '',
       isOperator: false,
       isSession: false,
+      keyId: '',
     };
     this.keys.set(hash.toString('hex'), key);
     this.#tell({ keys: [key] });

@@ -185,6 +185,7 @@ for (const [what, junkOf] of [
       environment: 'default',
       isOperator: false,
       isSession: false,
+      keyId: '',
     };
     scheduler.workerTokens.set(good, entry);
     const health = (key: string, peer: string) => call('GET', '/v2/ep/health', { key, headers: { 'x-forwarded-for': peer } });

@@ -105,7 +105,7 @@ test('who may read them: nobody without a credential, also on a loopback address
   t.is((await call('GET', '/metrics', { key: 'wrong' })).status, 401);
   const worker = `wkr_w1_${'A'.repeat(43)}`;
   const entry = { hash: Buffer.alloc(0), accountId: 'default', scope: KeyScope.ENVIRONMENT, endpointIds: [], environment: 'default' };
-  scheduler.workerTokens.set(worker, { ...entry, isOperator: false, isSession: false });
+  scheduler.workerTokens.set(worker, { ...entry, isOperator: false, isSession: false, keyId: '' });
   t.is((await call('GET', '/metrics', { key: worker })).status, 401);
   t.is((await call('GET', '/metrics', { key: 'caller' })).status, 401);
   t.is((await call('GET', '/metrics', { key: 'team' })).status, 401, 'they name the endpoints of all accounts');

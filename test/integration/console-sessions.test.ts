@@ -77,6 +77,20 @@ test('a key opens a session, whose cookie stands for the key below /console/api 
   }
 });
 
+test('a job that a page submits names the key that signed in, not the session', async (t) => {
+  const { scheduler, call, pageOf, graphql } = await open(t);
+  const [endpoint] = (await scheduler.deploy([{ name: 'echo' }])).endpoints;
+  const page = await pageOf();
+  const path = `/console/api/v2/${endpoint?.id ?? ''}/run`;
+  const { id } = JSON.parse((await call(path, { method: 'POST', headers: page, body: { input: {} } })).text) as { id: string };
+  const { text } = await graphql(`{ job(endpoint: "${endpoint?.id ?? ''}", id: "${id}") { submittedBy } apiKeys { id } }`, page);
+  const { data } = JSON.parse(text) as { data: { job: { submittedBy: string }; apiKeys: { id: string }[] } };
+  t.deepEqual(
+    [data.job.submittedBy],
+    data.apiKeys.map((key) => key.id),
+  );
+});
+
 test('requests that the console did not make are refused, whatever cookie they bring', async (t) => {
   const { gateway, call, pageOf, graphql, signIn, key } = await open(t);
   const page = await pageOf();

@@ -98,7 +98,7 @@ function submit(services: JobServices, request: FastifyRequest, reply: FastifyRe
   const trace = traceOfRequest(request);
   if (trace !== '') value.trace = trace;
   if (body.tags != null && body.tags.length > 0) value.tags = tagsText(body.tags);
-  if (request.keyId !== undefined) value.submittedBy = request.keyId;
+  if (request.keyId !== '') value.submittedBy = request.keyId;
   const key = request.headers['idempotency-key'];
   if (key !== undefined) {
     if (typeof key !== 'string' || !/^[\x21-\x7e]{1,255}$/.test(key)) {

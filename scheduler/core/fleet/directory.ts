@@ -2,6 +2,7 @@
 import { EndpointKind } from '../../../proto/gen/capstan/v1/common.ts';
 import { KeyScope, type DirectoryUpdate, type EndpointEntry, type KeyEntry } from '../../../proto/gen/capstan/v1/control.ts';
 
+import { keyId } from '../../../lib/key-id.ts';
 import type { State } from '../state.ts';
 import type { KeyRow } from '../state/control-rows.ts';
 import type { EndpointConfig } from '../state/endpoints.ts';
@@ -39,6 +40,7 @@ export function keyEntry(key: KeyRow): KeyEntry {
     environment: key.environment,
     isOperator,
     isSession: key.sessionOf !== undefined,
+    keyId: keyId(key.sessionOf ?? key.hash),
   };
 }
 

@@ -771,6 +771,8 @@ export interface KeyEntry {
   isOperator: boolean;
   /** The token of a session of the console: good for the console's own routes only. */
   isSession: boolean;
+  /** Id of the key; of a session, of the key that signed in. Empty for a worker token. */
+  keyId: string;
 }
 
 export interface EndpointEntry {
@@ -2904,6 +2906,7 @@ function createBaseKeyEntry(): KeyEntry {
     environment: "",
     isOperator: false,
     isSession: false,
+    keyId: "",
   };
 }
 
@@ -2929,6 +2932,9 @@ export const KeyEntry: MessageFns<KeyEntry> = {
     }
     if (message.isSession !== false) {
       writer.uint32(56).bool(message.isSession);
+    }
+    if (message.keyId !== "") {
+      writer.uint32(66).string(message.keyId);
     }
     return writer;
   },
@@ -3002,6 +3008,14 @@ export const KeyEntry: MessageFns<KeyEntry> = {
             message.isSession = reader.bool();
             continue;
           }
+          case 8: {
+            if (tag !== 66) {
+              break;
+            }
+
+            message.keyId = reader.string();
+            continue;
+          }
         }
         if ((tag & 7) === 4 || tag === 0) {
           break;
@@ -3026,6 +3040,7 @@ export const KeyEntry: MessageFns<KeyEntry> = {
     message.environment = object.environment ?? "";
     message.isOperator = object.isOperator ?? false;
     message.isSession = object.isSession ?? false;
+    message.keyId = object.keyId ?? "";
     return message;
   },
 };
