@@ -25,7 +25,7 @@ export interface AuditEntry {
 }
 
 /** Characters of both states of an entry as JSON text, and of one text in it. */
-const MAX_FACTS = 8_192;
+export const MAX_FACTS = 8_192;
 const MAX_TEXT = 500;
 /** Digits of a time in ms: keys are in the order of time until the year 2286. */
 const TIME_DIGITS = 13;

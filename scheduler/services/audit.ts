@@ -3,7 +3,7 @@ import type { Metadata } from '@grpc/grpc-js';
 
 import { valuesOf } from '../../lib/endpoint-settings.ts';
 import type { ControlServiceServer, EndpointSpec } from '../../proto/gen/capstan/v1/control.ts';
-import type { AuditEntry, AuditFacts } from '../core/audit.ts';
+import { MAX_FACTS, type AuditEntry, type AuditFacts } from '../core/audit.ts';
 import type { Authorizer } from './auth.ts';
 import { DEFAULT_ACCOUNT } from './auth.ts';
 import { unary } from './calls.ts';
@@ -18,12 +18,16 @@ export interface Change {
   readonly account?: string;
 }
 
+/** @throws CapstanError RATE_LIMITED, so that it is called before the change. */
 export function entryOf(
   auth: Authorizer,
   metadata: Metadata,
   { action, object, before = null, after = null, account = DEFAULT_ACCOUNT }: Change,
 ): AuditEntry {
-  return { account, ...auth.author(metadata), action, object, before, after };
+  const bytes = JSON.stringify([action, object, before, after], (_name, each: unknown) =>
+    typeof each === 'bigint' ? String(each) : each,
+  ).length;
+  return { account, ...auth.author(metadata, Math.min(bytes, MAX_FACTS)), action, object, before, after };
 }
 
 /** Returns the settings in which two specs of an endpoint differ. Of its environment, names only. */

@@ -9,6 +9,7 @@ import { keyId } from '../../lib/key-id.ts';
 import { ownsAccount } from '../core/control/keys.ts';
 import type { KeyRow } from '../core/state/control-rows.ts';
 import type { AuditEntry } from '../core/audit.ts';
+import { AuditBudget } from './audit-budget.ts';
 import type { EndpointConfig } from '../core/state/endpoints.ts';
 import type { Engine, EngineLog } from '../engine/engine.ts';
 import type { GatewayToken } from '../secrets/gateway-token.ts';
@@ -70,6 +71,7 @@ export class Authorizer {
   readonly #gatewayToken: Pick<GatewayToken, 'value'>;
   readonly #workerTokens: WorkerTokens;
   readonly #guests: Guests;
+  readonly #auditBudget = new AuditBudget();
   /** Inputs that nodes may read. */
   readonly inputs: LeasedInputs;
 
@@ -141,9 +143,13 @@ export class Authorizer {
     if (!ownsAccount(this.#holder(metadata).scope)) throw ownersOnly();
   }
 
-  /** Returns who makes a call, as the audit log says it. Of the address, only a gateway is believed. */
-  author(metadata: Metadata): Pick<AuditEntry, 'key' | 'keyName' | 'address'> {
-    const { key, keyName = '' } = this.#holder(metadata);
+  /**
+   * Returns who makes a call, as the audit log says it, and charges the entry's bytes to the key; operators may write as much as they
+   * need. Of the address, only a gateway is believed. @throws CapstanError RATE_LIMITED.
+   */
+  author(metadata: Metadata, bytes: number): Pick<AuditEntry, 'key' | 'keyName' | 'address'> {
+    const { key, keyName = '', account, scope } = this.#holder(metadata);
+    if (scope !== KeyScope.OPERATOR) this.#auditBudget.charge({ key, account }, bytes, performance.now());
     const isForwarded = sameSecret(textOf(metadata, GATEWAY_KEY), this.#gatewayToken.value);
     return { key, keyName, address: isForwarded ? callerAddress(textOf(metadata, ADDRESS_KEY)) : '' };
   }

@@ -26,13 +26,13 @@ export function bulkHandlers({ engine, auth, log, clock }: ControlDeps): Handler
       const account = auth.account(metadata);
       check(account, endpointId);
       const changed = auth.auditor(log, metadata, 'StartBulkOperation');
-      const started = operations.start({ account, endpoint: endpointId, action, filter: filterOf(filter) });
       const object = engine.state.endpoints.get(endpointId)?.config;
       const audit = entryOf(auth, metadata, {
         ...{ action: 'startBulkOperation', object: `${object?.environment ?? ''}/${object?.name ?? endpointId}`, account },
-        after: { operation: started.id, action, ...filter },
+        after: { action, ...filter },
       });
-      await engine.command({ kind: 'audit' }, audit);
+      const started = operations.start({ account, endpoint: endpointId, action, filter: filterOf(filter) });
+      await engine.command({ kind: 'audit' }, { ...audit, after: { operation: started.id, ...audit.after } });
       changed({ account, endpoint: endpointId, operation: started.id, action });
       return started;
     }),
@@ -41,8 +41,9 @@ export function bulkHandlers({ engine, auth, log, clock }: ControlDeps): Handler
     })),
     stopBulkOperation: unary(log, 'StopBulkOperation', async ({ id }, metadata) => {
       const account = auth.account(metadata);
+      const audit = entryOf(auth, metadata, { action: 'stopBulkOperation', object: id, account });
       const stopped = operations.stop(account, id);
-      await engine.command({ kind: 'audit' }, entryOf(auth, metadata, { action: 'stopBulkOperation', object: id, account }));
+      await engine.command({ kind: 'audit' }, audit);
       return stopped;
     }),
   };
