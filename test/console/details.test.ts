@@ -223,10 +223,9 @@ serial(`a wait without workers and a retry are in the timeline, and hostile erro
   const id = idOf('failing');
   await stack.tool('endpoints', 'set', 'failing', 'workersMax=0');
   const job = await stack.run(id, {});
-  const query = JSON.stringify({ query: `{ job(endpoint: "${id}", id: "${job}") { queueReasons { reason } } }` });
-  await until('the reason is recorded', async () => {
-    return (await (await stack.call('/graphql', { method: 'POST', body: query })).text()).includes('PAUSED');
-  });
+  const query = JSON.stringify({ query: `{ job(endpoint: "${id}", id: "${job}") { queueReasons { reason until } } }` });
+  const recorded = async (): Promise<string> => (await stack.call('/graphql', { method: 'POST', body: query })).text();
+  await until('the reason is recorded', async () => (await recorded()).includes('PAUSED'));
   await signIn(page, stack.url, stack.apiKey, `/console/endpoints/${id}/jobs/${job}`);
   const timeline = page.getByRole('region', { name: 'Timeline' });
   await timeline.getByText(/^Waiting: PAUSED since /).waitFor();
@@ -234,6 +233,8 @@ serial(`a wait without workers and a retry are in the timeline, and hostile erro
   t.is((await stack.ended(id, job)).status, 'FAILED');
   await stack.call(`/v2/${id}/retry/${job}`, { method: 'POST' });
   await until('the retry has failed', async () => (await stack.status(id, job)).status === 'FAILED');
+  // The page of a job that has ended is not read again.
+  await until('the end of the reason is recorded', async () => /"reason":"PAUSED","until":"/.test(await recorded()));
   await page.goto(`${stack.url}/console/endpoints/${id}/jobs/${job}`);
   await timeline.getByText(/^Queued: PAUSED for [\d.]+ s$/).waitFor();
   const failed = timeline.getByRole('listitem').filter({ hasText: /Attempt 1 on worker .* ended after .*: FAILED/ });
