@@ -8,7 +8,7 @@ import { spawnSync } from 'node:child_process';
 import { runChecks } from './lanes.mjs';
 
 /** Started before the other sets, as they take longest. */
-const LONG = ['console', 'gpu-check', 'cluster', 'release', 'tool', 'field', 'integration'];
+const LONG = ['console', 'gpu-check', 'cluster', 'postgres', 'release', 'tool', 'field', 'integration'];
 /** What computes less than a quarter of the time of two processors. */
 const WAITS = new Set(['gpu-check', 'outage']);
 /** A page must show within seconds what happened. */
