@@ -13,6 +13,8 @@ import { parseArgs } from 'node:util';
 
 import fastify from 'fastify';
 
+import { JobState } from '../proto/gen/capstan/v1/common.ts';
+import { jobMessage } from '../lib/job-message.ts';
 import { FakeScheduler, TOKEN } from '../test/gateway/fake-scheduler.ts';
 import { readConfig } from '../gateway/config.ts';
 import { start } from '../gateway/assembly/start.ts';
@@ -46,16 +48,7 @@ async function serve(role: string, scheduler: string): Promise<string> {
     case 'scheduler': {
       const fake = new FakeScheduler();
       fake.onSubmit = (asked) => {
-        asked.reply({
-          id: asked.submit.jobId,
-          endpointId: 'ep',
-          state: 'JOB_STATE_IN_QUEUE',
-          retries: 0,
-          workerId: '',
-          queueReason: '',
-          webhook: '',
-          submittedAtMs: 0n,
-        });
+        asked.reply(jobMessage({ id: asked.submit.jobId, endpointId: 'ep', state: JobState.IN_QUEUE }));
         fake.submits.length = 0;
         fake.batches.length = 0;
       };

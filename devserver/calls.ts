@@ -7,6 +7,7 @@ import { NumberOutOfRange, parseExact } from '../lib/exact-json.ts';
 import { scanObject } from '../lib/json-scan.ts';
 import { PREFIX_HEADER } from '../lib/redirects.ts';
 import { messageOf } from '../lib/to-error.ts';
+import { methodNotAllowed } from '../lib/http-messages.ts';
 import { JobKind, type Payload } from '../proto/gen/capstan/v1/common.ts';
 import type { HttpRequest, LocalWorker } from '../agent/local-workers.ts';
 import type { JobResult, Done, JobQueue } from '../gateway/assembly/queue-api.ts';
@@ -61,7 +62,7 @@ export async function answerCall(deps: CallDeps, request: IncomingMessage, respo
     throw new Refused({
       status: 405,
       error: 'Method Not Allowed',
-      detail: `${method} is not allowed here; use ${found.join(', ')}`,
+      detail: methodNotAllowed(method, found.join(', ')),
       headers: { allow: found.join(', ') },
     });
   }

@@ -1,8 +1,9 @@
 /** The parts of the development server, connected: the project, its workers, its queue, and what the terminal shows. */
 import type { Readable } from 'node:stream';
 
-import { CapstanError, errorTable } from '../lib/errors.ts';
+import { errorTable } from '../lib/errors.ts';
 import { messageOf } from '../lib/to-error.ts';
+import { endpointNotFound } from '../lib/job-errors.ts';
 import type { DeclaredEndpoint } from '../compiler/discovery/declared.ts';
 import type { Terminal } from '../terminal/terminal.ts';
 import { DEBUG_MODULES, DebugSessions } from './debug-sessions.ts';
@@ -86,7 +87,7 @@ export async function startDevelopment(options: DevelopmentOptions): Promise<Dev
       find: (name) => queueEndpoint(name)?.settings,
       worker(name) {
         const found = queueEndpoint(name);
-        if (found === undefined) throw new CapstanError('NOT_FOUND', `endpoint ${name} does not exist`);
+        if (found === undefined) throw endpointNotFound(name);
         return project.worker(found);
       },
     },

@@ -4,6 +4,7 @@
  */
 import { Metadata, status, type ServiceError, type StatusObject } from '@grpc/grpc-js';
 
+import { INTERNAL_ERROR } from './http-messages.ts';
 import { cellOfStatus, nameCell } from './cells.ts';
 import { CapstanError, errorTable, isErrorCode, type ErrorCode } from './errors.ts';
 import type { Failure } from '../proto/gen/capstan/v1/common.ts';
@@ -16,7 +17,7 @@ const OWNER_KEY = 'capstan-owner';
 
 /** Converts any thrown value to a response status. An unknown error becomes INTERNAL without its text. */
 export function toStatus(thrown: unknown): Partial<StatusObject> {
-  const error = thrown instanceof CapstanError ? thrown : new CapstanError('INTERNAL', 'internal error');
+  const error = thrown instanceof CapstanError ? thrown : new CapstanError('INTERNAL', INTERNAL_ERROR);
   const metadata = new Metadata();
   metadata.set(CODE_KEY, error.code);
   if (error.field !== undefined) metadata.set(FIELD_KEY, encodeURIComponent(error.field));

@@ -8,6 +8,9 @@ import type { ClientReadableStream } from '@grpc/grpc-js';
 import { CapstanError } from './errors.ts';
 import { toStatus } from './grpc-errors.ts';
 
+/** Why a client's stream is over, where the other side ended it without an error. */
+export const ENDED_BY_SCHEDULER = 'ended by the scheduler';
+
 export interface GuardLog {
   info(facts: object, message: string): void;
   error(facts: object, message: string): void;

@@ -4,6 +4,7 @@
  */
 import { CapstanError, type ErrorCode } from '../lib/errors.ts';
 import { isErrno } from '../lib/to-error.ts';
+import { inUse } from '../lib/http-messages.ts';
 import type { Environment } from '../terminal/config.ts';
 import type { PartMessage, PartRole } from './child.ts';
 import { endWish } from '../terminal/end-signals.ts';
@@ -96,5 +97,5 @@ function nameSystemError(thrown: unknown): unknown {
   if (!isErrno(thrown, 'EADDRINUSE')) return thrown;
   const code: ErrorCode = 'ADDRESS_IN_USE';
   const port = 'port' in thrown && typeof thrown.port === 'number' ? `port ${thrown.port}` : 'the address';
-  return new CapstanError(code, `${port} is in use by another program`, { cause: thrown });
+  return new CapstanError(code, inUse(port), { cause: thrown });
 }

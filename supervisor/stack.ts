@@ -6,6 +6,7 @@ import { assertNever, CapstanError, isErrorCode } from '../lib/errors.ts';
 import type { Environment, Settings } from '../terminal/config.ts';
 import { acquireLock } from '../lib/lock.mjs';
 import { errnoOf } from '../lib/to-error.ts';
+import { SYSTEM_ERRORS } from '../lib/system-errors.ts';
 import { removeRunFile, writeRunFile } from './run-file.ts';
 import { storedApiKey } from './stored-secrets.ts';
 import { onEndSignals } from '../terminal/end-signals.ts';
@@ -168,12 +169,7 @@ function lockDataFolder(dataDir: string): { release: () => void } {
 }
 
 const inWords: Readonly<Record<string, string>> = {
-  EACCES: 'permission denied',
-  EPERM: 'operation not permitted',
-  EEXIST: 'it is not a folder',
-  ENOTDIR: 'it, or a folder above it, is a file',
-  EROFS: 'the file system is read-only',
-  ENOSPC: 'the disk is full',
+  ...SYSTEM_ERRORS,
   // The error of a recursive mkdir on a read-only file system.
   ENOENT: 'it cannot be created there',
 };

@@ -15,6 +15,7 @@ import { CELL_NAME, CELL_NAME_RULE, DEFAULT_CELL } from '../lib/cells.ts';
 import { CapstanError } from '../lib/errors.ts';
 import { errnoOf } from '../lib/to-error.ts';
 import { tlsSettings } from '../lib/tls-settings.ts';
+import { POSTGRES_PASSWORD_RULE, POSTGRES_SCHEME_RULE } from '../lib/postgres-rules.ts';
 import type { OptionSpec, OptionValues } from './options.ts';
 import { decodeText } from './text-file.ts';
 
@@ -80,11 +81,8 @@ export const settingsSchema = z.object({
   store: z
     .string()
     .min(1)
-    .refine((text) => /^postgres(?:ql)?:\/\//.test(text), 'must start with postgres://')
-    .refine(
-      (text) => (URL.parse(text)?.password ?? '') === '',
-      'must not contain a password; use a password file and set PGPASSFILE to its path',
-    )
+    .refine((text) => /^postgres(?:ql)?:\/\//.test(text), POSTGRES_SCHEME_RULE)
+    .refine((text) => (URL.parse(text)?.password ?? '') === '', POSTGRES_PASSWORD_RULE)
     .optional()
     .meta({
       description: 'Where the queue is stored: postgres://user@host:port/database (default: SQLite in the data folder).',

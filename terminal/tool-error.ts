@@ -1,6 +1,7 @@
 /** An error with its own hint instead of that of its code. */
 import { CapstanError, errorTable, type ErrorCode, type ErrorDetails } from '../lib/errors.ts';
 import { errnoOf, messageOf } from '../lib/to-error.ts';
+import { SYSTEM_ERRORS } from '../lib/system-errors.ts';
 
 export class ToolError extends CapstanError {
   readonly hint: string;
@@ -48,11 +49,11 @@ export function explain(thrown: unknown): Explanation {
 }
 
 const systemWords: Readonly<Record<string, readonly [what: string, hint: string]>> = {
-  EACCES: ['permission denied', 'Change the permissions, or run the command as a user who has them.'],
-  EPERM: ['operation not permitted', 'Change the permissions, or run the command as a user who has them.'],
-  EROFS: ['the file system is read-only', 'Use a folder that is writable.'],
-  ENOSPC: ['the disk is full', 'Free space on that disk.'],
-  EDQUOT: ['the disk quota is exceeded', 'Free space on that disk.'],
+  EACCES: [SYSTEM_ERRORS.EACCES, 'Change the permissions, or run the command as a user who has them.'],
+  EPERM: [SYSTEM_ERRORS.EPERM, 'Change the permissions, or run the command as a user who has them.'],
+  EROFS: [SYSTEM_ERRORS.EROFS, 'Use a folder that is writable.'],
+  ENOSPC: [SYSTEM_ERRORS.ENOSPC, 'Free space on that disk.'],
+  EDQUOT: [SYSTEM_ERRORS.EDQUOT, 'Free space on that disk.'],
 };
 
 /** Explains an error of the file system, with its path; null for any other error. */

@@ -1,6 +1,7 @@
 /** Manages attempts and slots: accepts, refuses, stops and reports attempts (invariants 2, 6 and 8). */
 import { invariant, present } from '../../lib/invariant.ts';
 import { asBuffer, fromPayloadMessage, MAX_INLINE_BYTES, toPayloadMessage, type Payload } from '../../lib/payload.ts';
+import { EXECUTION_TIMEOUT_ERROR } from '../../lib/job-errors.ts';
 import { AttemptOutcome, RefusalReason, type Dispatch, type RecallAttempt, type StopAttempt } from '../../proto/gen/capstan/v1/nodes.ts';
 import { addAttempt, apply } from './attempt-records.ts';
 import type { StepContext } from './context.ts';
@@ -14,8 +15,6 @@ import { resetFailures } from './workers.ts';
 
 /** Least time between two reports of an attempt's progress, ms; only the latest one counts. */
 export const PROGRESS_MS = 50;
-/** The error of a job that exceeded its execution time-out. */
-const TIMED_OUT_ERROR = 'executionTimeout exceeded';
 /**
  * Grace for a timed-out handler, ms. A handler that stops within it ends together with its slot; otherwise the end is
  * reported first.
@@ -169,7 +168,7 @@ export function timeOut(ctx: StepContext, attempt: Attempt): void {
     attempt.deadline = ctx.now + TIMED_OUT_GRACE_MS;
     return;
   }
-  if (apply(ctx, attempt, 'overrun')) noteEnd(ctx, attempt, { outcome: AttemptOutcome.TIMED_OUT, error: TIMED_OUT_ERROR });
+  if (apply(ctx, attempt, 'overrun')) noteEnd(ctx, attempt, { outcome: AttemptOutcome.TIMED_OUT, error: EXECUTION_TIMEOUT_ERROR });
 }
 
 /** Frees the slot of a timed-out attempt whose handler has now ended. */
@@ -299,7 +298,7 @@ function endStopped(ctx: StepContext, attempt: Attempt, ms: number | undefined):
   }
   const timedOut = attempt.stop === 'timed-out';
   const outcome = timedOut ? AttemptOutcome.TIMED_OUT : AttemptOutcome.STOPPED;
-  endAttempt(ctx, attempt, { outcome, error: timedOut ? TIMED_OUT_ERROR : '', ms });
+  endAttempt(ctx, attempt, { outcome, error: timedOut ? EXECUTION_TIMEOUT_ERROR : '', ms });
 }
 
 interface Ending {

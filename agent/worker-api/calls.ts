@@ -5,6 +5,7 @@ import type { Logger } from 'pino';
 import { receiveBody, type BodyFault } from '../../lib/receive-body.ts';
 import type { Reservation, SharedBudget } from '../../lib/shared-budget.ts';
 import type { UploadMonitor } from '../../lib/upload-monitor.ts';
+import { INTERNAL_ERROR } from '../../lib/http-messages.ts';
 import { MAX_CHUNK_BYTES, MAX_RESULT_BYTES } from '../runtimes/runtime.ts';
 import type { ReadingShare } from '../runtimes/reading-shares.ts';
 import { CallShares } from './call-shares.ts';
@@ -92,7 +93,7 @@ export async function makeCalls({ admitted, memory, uploads, log }: CallsOptions
       return reply.code(status).send({ error: error.message });
     }
     if (status >= 500) log.error({ error: error.message, url: request.routeOptions.url }, 'the worker API failed');
-    return reply.code(status).send({ error: status >= 500 ? 'internal error' : error.message });
+    return reply.code(status).send({ error: status >= 500 ? INTERNAL_ERROR : error.message });
   });
   app.setNotFoundHandler((_request, reply) => reply.code(404).send({ error: 'no such route' }));
   // Unknown callers are refused before their body is read: it would use memory for nothing.

@@ -1,5 +1,6 @@
 /** Which endpoints request hardware that no connected node has, before anything is uploaded. */
 import { GpuTable } from '../../lib/gpu-table.ts';
+import { NO_NODE } from '../../lib/job-errors.ts';
 import type { MachineType } from '../api/nodes.ts';
 import { ToolError } from '../../terminal/tool-error.ts';
 import type { Terminal } from '../../terminal/terminal.ts';
@@ -39,7 +40,7 @@ export function lackingHardware({ endpoints }: Pick<Application, 'endpoints'>, t
 }
 
 function devicesText(types: readonly HostHardware[]): string {
-  if (types.length === 0) return 'no node is connected';
+  if (types.length === 0) return NO_NODE;
   const models = [
     ...new Set(types.flatMap(({ devices }) => devices.map(({ model, count }) => (count === 1 ? model : `${count} × ${model}`)))),
   ];
@@ -47,7 +48,7 @@ function devicesText(types: readonly HostHardware[]): string {
 }
 
 function sizesText(types: readonly HostHardware[]): string {
-  if (types.length === 0) return 'no node is connected';
+  if (types.length === 0) return NO_NODE;
   const largest = types.reduce((one, other) => (other.cpus > one.cpus ? other : one));
   return `the largest connected node has ${largest.cpus} processors and ${Math.round(largest.memoryBytes / 1e9)} GB of memory`;
 }

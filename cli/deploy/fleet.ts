@@ -1,5 +1,6 @@
 /** Checks before an upload whether any host has the packages that a build left out because the base image has them. */
 import { baseImageOf, preinstalledPackages } from '../../lib/base-images.ts';
+import { NO_NODE } from '../../lib/job-errors.ts';
 import type { MachineType } from '../api/nodes.ts';
 import type { Terminal } from '../../terminal/terminal.ts';
 import { ToolError } from '../../terminal/tool-error.ts';
@@ -17,7 +18,7 @@ export function lackingPackages({ endpoints }: Pick<Application, 'endpoints'>, t
       ({ packages, images }) =>
         wanted.every((name) => packages.includes(name)) || images.some((image) => (baseImageOf(image)?.packages.length ?? 0) > 0),
     );
-    const where = types.length === 0 ? 'no node is connected' : `no connected node has ${wanted.length === 1 ? 'it' : 'them'}`;
+    const where = types.length === 0 ? NO_NODE : `no connected node has ${wanted.length === 1 ? 'it' : 'them'}`;
     return has ? [] : [`endpoint ${spec.name} needs ${wanted.join(', ')}, and ${where}`];
   });
 }

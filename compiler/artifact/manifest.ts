@@ -15,6 +15,13 @@ import {
 } from '../../lib/endpoint-settings.ts';
 import { environmentFault, ENVIRONMENT_NAME, ENVIRONMENT_NAME_RULE } from '../../lib/environment-values.ts';
 import { CapstanError } from '../../lib/errors.ts';
+import {
+  functionMissing,
+  NEEDS_A_ROUTE,
+  NO_COMMAND_WITH_FUNCTIONS,
+  NO_ROUTES_WITHOUT_FUNCTIONS,
+  oneFunctionRule,
+} from '../../lib/program-rules.ts';
 import { ToolError } from '../../terminal/tool-error.ts';
 import { closest } from '../../terminal/closest.ts';
 
@@ -202,25 +209,23 @@ function checkEndpoint(endpoint: ManifestEndpoint, resource: Resource): Breach[]
       'functions',
       'is required and must be an array of objects with the keys name and module, unless there is a command or an image with its own worker',
     );
-  if (endpoint.functions.length > 0 && endpoint.command.length > 0) violation('command', 'is for foreign workers, which have no functions');
+  if (endpoint.functions.length > 0 && endpoint.command.length > 0) violation('command', NO_COMMAND_WITH_FUNCTIONS);
   const routes = Object.entries(endpoint.routes);
   const routesPath = at('routes', endpoint.name);
   if (endpoint.kind === 'queue') {
-    if (endpoint.functions.length > 1)
-      violation('functions', `a queue endpoint must have exactly one function, not ${endpoint.functions.length}`);
+    if (endpoint.functions.length > 1) violation('functions', oneFunctionRule(endpoint.functions.length));
     if (routes.length > 0) violations.push({ path: routesPath, rule: 'only an endpoint with is_load_balanced: true may have routes' });
     return violations;
   }
   if (endpoint.functions.length === 0) {
-    if (routes.length > 0) violations.push({ path: routesPath, rule: 'require functions; a foreign worker serves every path itself' });
+    if (routes.length > 0) violations.push({ path: routesPath, rule: NO_ROUTES_WITHOUT_FUNCTIONS });
     return violations;
   }
   // A worker with its own program listens itself and defines its own routes.
-  if (routes.length === 0 && endpoint.functions.length > 0)
-    violations.push({ path: routesPath, rule: 'a load-balanced endpoint needs at least one route' });
+  if (routes.length === 0 && endpoint.functions.length > 0) violations.push({ path: routesPath, rule: NEEDS_A_ROUTE });
   for (const [route, name] of routes) {
     if (endpoint.functions.some((each) => each.name === name)) continue;
-    violations.push({ path: at(routesPath, route), rule: `the endpoint has no function ${name}` });
+    violations.push({ path: at(routesPath, route), rule: functionMissing(name) });
   }
   return violations;
 }

@@ -3,6 +3,7 @@ import { JobKind, JobState, type S3Config } from '../../proto/gen/capstan/v1/com
 import type { Job, StreamCursor, StreamPart, Submit } from '../../proto/gen/capstan/v1/jobs.ts';
 import { mustRunAlone, sumsAfter, type AttemptCost, type AttemptSums } from '../../lib/attempt-sums.ts';
 import { toPayloadMessage } from '../../lib/payload.ts';
+import { jobMessage } from '../../lib/job-message.ts';
 
 /** An unread stream keeps its newest chunks, bytes. */
 const MAX_STREAM_BYTES = 16 * 1024 * 1024;
@@ -163,20 +164,18 @@ export class DevJob {
   toMessage(): Job {
     const output = this.#end === undefined ? this.#progress : this.#end.output;
     const executionMs = this.#startedAt === undefined ? undefined : this.#end?.executionMs;
-    return {
+    return jobMessage({
       id: this.id,
       endpointId: this.endpoint,
       state: this.state,
-      output: output === undefined ? undefined : toPayloadMessage({ inline: output }),
+      output: output === undefined ? null : { inline: output },
       error: this.#end?.error,
-      delayMs: this.#startedAt === undefined ? undefined : Math.max(0, Math.round(this.#startedAt - this.#submittedAt)),
+      delayMs: this.#startedAt === undefined ? null : Math.max(0, Math.round(this.#startedAt - this.#submittedAt)),
       executionMs,
-      retries: Math.max(0, this.attempts - 1),
-      workerId: this.workerId,
-      queueReason: '',
+      attempts: this.attempts,
+      worker: this.workerId,
       webhook: this.webhook,
-      submittedAtMs: 0n,
-    };
+    });
   }
 
   /** True when a read would return chunks. */

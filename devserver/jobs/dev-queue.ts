@@ -5,6 +5,16 @@
 import { CapstanError } from '../../lib/errors.ts';
 import { fromPayloadMessage, type BlobReference, type Payload } from '../../lib/payload.ts';
 import { messageOf } from '../../lib/to-error.ts';
+import {
+  ENDPOINT_DELETED_ERROR,
+  EXECUTION_TIMEOUT_ERROR,
+  jobNotFound,
+  lastAttemptError,
+  notRetryable,
+  PURGED_ERROR,
+  resultExpired,
+} from '../../lib/job-errors.ts';
+import { INTERNAL_ERROR } from '../../lib/http-messages.ts';
 import { JobState } from '../../proto/gen/capstan/v1/common.ts';
 import type { EndpointHealth, GetJob, Job, JobRef, ListJobsResponse, ReadStream, Submit } from '../../proto/gen/capstan/v1/jobs.ts';
 import type { JobResult, ChannelRequest, Done, JobQueue } from '../../gateway/assembly/queue-api.ts';
@@ -18,7 +28,6 @@ const DEFAULT_EXECUTION_MS = 600_000;
 const MAX_ATTEMPTS = 2;
 /** Jobs that are kept; the oldest ended ones are removed first. */
 const MAX_JOBS = 2_000;
-const EXECUTION_TIMEOUT = 'executionTimeout exceeded';
 
 /** The endpoints as they are declared now. */
 export interface QueueEndpoints {
@@ -123,7 +132,7 @@ export class DevQueue implements JobQueue {
           break;
       }
     } catch (error) {
-      answer(error instanceof CapstanError ? error : new CapstanError('INTERNAL', 'internal error', { cause: error }), null);
+      answer(error instanceof CapstanError ? error : new CapstanError('INTERNAL', INTERNAL_ERROR, { cause: error }), null);
     }
     return ticket;
   }
@@ -136,8 +145,7 @@ export class DevQueue implements JobQueue {
       if (known !== undefined) {
         const job = this.#jobs.get(known);
         if (job !== undefined) return job;
-        const message = `Idempotency-Key: job ${known} was submitted with it and has been deleted`;
-        throw new CapstanError('IDEMPOTENCY_EXPIRED', message, { field: 'Idempotency-Key', jobId: known });
+        throw resultExpired(known);
       }
     }
     const payload = fromPayloadMessage(submit.input);
@@ -174,7 +182,7 @@ export class DevQueue implements JobQueue {
     while (queue.length > 0) {
       const found = this.#deps.endpoints.find(endpoint);
       if (found === undefined) {
-        for (const job of queue.splice(0)) this.#end(job, { state: JobState.CANCELLED, error: 'the endpoint was deleted' });
+        for (const job of queue.splice(0)) this.#end(job, { state: JobState.CANCELLED, error: ENDPOINT_DELETED_ERROR });
         return;
       }
       const worker = this.#deps.endpoints.worker(endpoint);
@@ -195,7 +203,7 @@ export class DevQueue implements JobQueue {
     const startTimer = (): void => {
       timer = setTimeout(() => {
         if (this.#deps.isDebugged(job.endpoint)) startTimer();
-        else if (this.#end(job, { state: JobState.TIMED_OUT, error: EXECUTION_TIMEOUT })) stop.abort();
+        else if (this.#end(job, { state: JobState.TIMED_OUT, error: EXECUTION_TIMEOUT_ERROR })) stop.abort();
       }, limitMs);
       timer.unref();
     };
@@ -239,7 +247,7 @@ export class DevQueue implements JobQueue {
     else {
       const last = job.lost(how, MAX_ATTEMPTS);
       if (last !== null) {
-        this.#end(job, { state: JobState.FAILED, error: `${detail} (attempt ${last} of ${MAX_ATTEMPTS})` });
+        this.#end(job, { state: JobState.FAILED, error: lastAttemptError(detail, last, MAX_ATTEMPTS) });
         return;
       }
     }
@@ -296,7 +304,7 @@ export class DevQueue implements JobQueue {
     const finish = (): void => {
       over();
       if (this.#jobs.get(job.id) === job) done(null, answer());
-      else done(notFound(job.id), null);
+      else done(jobNotFound(job.id), null);
     };
     const check = (): void => {
       if (isMet()) finish();
@@ -317,10 +325,8 @@ export class DevQueue implements JobQueue {
 
   #retry({ endpointId, jobId }: JobRef): Job {
     const job = this.#job(endpointId, jobId);
-    if (job.state !== JobState.FAILED && job.state !== JobState.TIMED_OUT) {
-      const why = job.hasEnded ? `is ${nameOf(job.state)}` : 'has not ended';
-      throw new CapstanError('CONFLICT', `job ${jobId} ${why}; only a FAILED or TIMED_OUT job can be retried`);
-    }
+    if (job.state !== JobState.FAILED && job.state !== JobState.TIMED_OUT)
+      throw notRetryable(jobId, job.hasEnded ? nameOf(job.state) : null);
     this.#countsOf(endpointId).retried += 1;
     job.retried(this.#deps.now());
     const message = job.toMessage();
@@ -330,7 +336,7 @@ export class DevQueue implements JobQueue {
 
   #purge(endpoint: string): number {
     const queue = this.#waiting.get(endpoint)?.splice(0) ?? [];
-    for (const job of queue) this.#end(job, { state: JobState.CANCELLED, error: 'purged from the queue' });
+    for (const job of queue) this.#end(job, { state: JobState.CANCELLED, error: PURGED_ERROR });
     return queue.length;
   }
 
@@ -366,7 +372,7 @@ export class DevQueue implements JobQueue {
   #job(endpoint: string, id: string): DevJob {
     this.#prune();
     const job = this.#jobs.get(id);
-    if (job === undefined || job.endpoint !== endpoint) throw notFound(id);
+    if (job === undefined || job.endpoint !== endpoint) throw jobNotFound(id);
     return job;
   }
 
@@ -423,10 +429,6 @@ function endOf(result: TaskResult): JobEnd {
 
 async function* chunksOf(bytes: Buffer): AsyncGenerator<Buffer> {
   yield await Promise.resolve(bytes);
-}
-
-function notFound(job: string): CapstanError {
-  return new CapstanError('NOT_FOUND', `job ${job} does not exist, or its ttl or retention has expired`);
 }
 
 /** `FAILED` of `JOB_STATE_FAILED`. */

@@ -1,5 +1,5 @@
 /** The Idempotency-Keys of submissions, with the job of each. */
-import { CapstanError } from '../../lib/errors.ts';
+import { otherBody } from '../../lib/job-errors.ts';
 import type { Submit } from '../../proto/gen/capstan/v1/jobs.ts';
 
 const KEPT_MS = 86_400_000;
@@ -20,7 +20,7 @@ export class IdempotencyKeys {
     const known = this.#known.get(nameOf(endpoint, idempotencyKey));
     if (known === undefined || now - known.since > KEPT_MS) return undefined;
     if (known.bodyHash.equals(bodyHash)) return known.job;
-    throw new CapstanError('IDEMPOTENCY_MISMATCH', 'Idempotency-Key: was used with a different request body', { field: 'Idempotency-Key' });
+    throw otherBody();
   }
 
   add(endpoint: string, { idempotencyKey, bodyHash, jobId }: Submit, now: number): void {

@@ -34,6 +34,7 @@ import { Pools } from '../lb/pools.ts';
 import { Budget } from '../limits/budget.ts';
 import { SharedBudget } from '../../lib/shared-budget.ts';
 import { UploadMonitor } from '../../lib/upload-monitor.ts';
+import { inUse } from '../../lib/http-messages.ts';
 import { createLog, type Log } from '../log.ts';
 import { KeyRates } from '../http/key-rates.ts';
 import { GatewayMetrics } from '../metrics/metrics.ts';
@@ -305,7 +306,7 @@ function listenError(thrown: unknown, config: GatewayConfig): unknown {
   const where = `${config.host}:${config.port}`;
   switch (thrown.code) {
     case 'EADDRINUSE':
-      return new CapstanError('ADDRESS_IN_USE', `${where} is in use by another program`, { cause: thrown });
+      return new CapstanError('ADDRESS_IN_USE', inUse(where), { cause: thrown });
     case 'EADDRNOTAVAIL':
     case 'ENOTFOUND':
       return new CapstanError('CONFIG', `CAPSTAN_HTTP_HOST: ${config.host} is not an address of this host`, {

@@ -8,6 +8,7 @@
  * An empty line is a sign of life.
  */
 import type { CapstanError } from '../../lib/errors.ts';
+import { CALLER_DISCONNECTED } from '../../lib/http-messages.ts';
 import { errorAnswer } from '../lb/answer.ts';
 import type { Accounted } from '../lb/load-balancer.ts';
 
@@ -91,7 +92,7 @@ export class Envelope implements Accounted {
   gone(): void {
     if (this.#over) return;
     this.#stop();
-    this.onGone('the caller disconnected');
+    this.onGone(CALLER_DISCONNECTED);
     this.onOver();
   }
 

@@ -1,5 +1,6 @@
 /** Decides what a key may do (scopes of proto KeyScope). Pure. */
 import { assertNever, CapstanError } from '../../lib/errors.ts';
+import { endpointNotFound } from '../../lib/job-errors.ts';
 import { KeyScope } from '../../proto/gen/capstan/v1/control.ts';
 import type { Endpoint, Key } from './directory.ts';
 import { printable } from './ids.ts';
@@ -64,5 +65,5 @@ export function ownsAccount({ scope }: Key): boolean {
 }
 
 export function noEndpoint(id: string): CapstanError {
-  return new CapstanError('NOT_FOUND', `endpoint ${printable(id)} does not exist`);
+  return endpointNotFound(printable(id));
 }

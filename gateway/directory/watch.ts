@@ -3,7 +3,7 @@ import type { ClientReadableStream, Metadata } from '@grpc/grpc-js';
 
 import type { ControlServiceClient, DirectoryUpdate } from '../../proto/gen/capstan/v1/control.ts';
 import { fromServiceError } from '../../lib/grpc-errors.ts';
-import { readClientStream } from '../../lib/stream-guard.ts';
+import { ENDED_BY_SCHEDULER, readClientStream } from '../../lib/stream-guard.ts';
 import { backoffMs } from '../../lib/backoff.ts';
 import type { Log } from '../log.ts';
 import type { Directory } from './directory.ts';
@@ -67,7 +67,7 @@ export class DirectoryWatch extends ReadInBackground {
       this.#broken(call, fromServiceError(error).message);
     });
     call.on('end', () => {
-      this.#broken(call, 'ended by the scheduler');
+      this.#broken(call, ENDED_BY_SCHEDULER);
     });
   }
 

@@ -14,6 +14,7 @@ import {
 import { LRUCache } from 'lru-cache';
 
 import { CapstanError } from '../../lib/errors.ts';
+import { INTERNAL_ERROR } from '../../lib/http-messages.ts';
 import type { Log } from '../log.ts';
 import { refusalOf } from './errors.ts';
 import { checkLimits, checkText } from './limits.ts';
@@ -95,7 +96,7 @@ export class GraphqlRunner {
     if (cause instanceof CapstanError && cause.code !== 'INTERNAL') return asGraphql(cause, error);
     if (cause instanceof GraphQLError) return coded(error, 'INVALID_ARGUMENT');
     this.#log.error({ err: cause, path: error.path }, 'a GraphQL field failed');
-    return asGraphql(new CapstanError('INTERNAL', 'internal error'), error);
+    return asGraphql(new CapstanError('INTERNAL', INTERNAL_ERROR), error);
   }
 }
 

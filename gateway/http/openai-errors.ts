@@ -1,5 +1,6 @@
 /** Errors in the shape of the OpenAI API: `{"error":{"message","type","param","code"}}` with an HTTP status. Pure. */
 import { assertNever, errorTable, retryAfterS, type CapstanError, type ErrorCode } from '../../lib/errors.ts';
+import { EXECUTION_TIMEOUT_ERROR } from '../../lib/job-errors.ts';
 import { JobState } from '../../proto/gen/capstan/v1/common.ts';
 import type { Job } from '../../proto/gen/capstan/v1/jobs.ts';
 
@@ -67,7 +68,7 @@ export function jobAsOpenAi(job: Job): OpenAiError | null {
     case JobState.FAILED:
       return new OpenAiError(500, workerMessage(job.error ?? 'the job failed'), { code: 'handler_error', mayRetry: false });
     case JobState.TIMED_OUT:
-      return new OpenAiError(504, job.error ?? 'executionTimeout exceeded', { code: 'timeout', mayRetry: false });
+      return new OpenAiError(504, job.error ?? EXECUTION_TIMEOUT_ERROR, { code: 'timeout', mayRetry: false });
     case JobState.CANCELLED:
       return new OpenAiError(500, job.error ?? 'the job was cancelled', { code: 'cancelled', mayRetry: false });
     case JobState.IN_QUEUE:

@@ -3,6 +3,7 @@ import type { FastifyReply } from 'fastify';
 
 import { CapstanError, errorTable, isErrorCode, retryAfterS } from '../../lib/errors.ts';
 import { errnoOf } from '../../lib/to-error.ts';
+import { INTERNAL_ERROR } from '../../lib/http-messages.ts';
 import { refusalAsOpenAi, type OpenAiError } from './openai-errors.ts';
 import { drain, type DrainLimits } from './drain.ts';
 
@@ -87,7 +88,7 @@ export function toCapstanError(thrown: unknown): CapstanError {
     case 'ECONNABORTED':
       return new CapstanError('INVALID_ARGUMENT', 'body: ended before it was complete', { field: 'body' });
     default:
-      return new CapstanError('INTERNAL', 'internal error', { cause: thrown });
+      return new CapstanError('INTERNAL', INTERNAL_ERROR, { cause: thrown });
   }
 }
 

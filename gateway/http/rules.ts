@@ -3,6 +3,7 @@ import type { FastifyError, FastifyInstance, FastifyReply, FastifyRequest } from
 import type { z } from 'zod';
 
 import { CapstanError } from '../../lib/errors.ts';
+import { methodNotAllowed } from '../../lib/http-messages.ts';
 import { parseBody } from '../json/body.ts';
 import type { AllowedMethods } from './methods.ts';
 import { sendProblem, toCapstanError } from './problem.ts';
@@ -98,7 +99,7 @@ function notFound(request: FastifyRequest, reply: FastifyReply, methods: Allowed
   } else if (request.method === 'OPTIONS') {
     reply.code(204).header('allow', allowed).send();
   } else {
-    const error = new CapstanError('METHOD_NOT_ALLOWED', `${request.method} is not allowed here; use ${allowed}`);
+    const error = new CapstanError('METHOD_NOT_ALLOWED', methodNotAllowed(request.method, allowed));
     sendProblem(reply, error, { allow: allowed });
   }
 }

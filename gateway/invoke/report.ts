@@ -14,7 +14,7 @@ import type {
   UnreachedBy,
   UnservableEndpoint,
 } from '../../proto/gen/capstan/v1/invoke.ts';
-import { readClientStream } from '../../lib/stream-guard.ts';
+import { ENDED_BY_SCHEDULER, readClientStream } from '../../lib/stream-guard.ts';
 import { backoffMs } from '../../lib/backoff.ts';
 import type { Log } from '../log.ts';
 
@@ -113,7 +113,7 @@ export class LoadReport {
       this.#options.onUnservable(notice.unservable);
     });
     call.on('error', (error: Error) => this.#broken(call, fromServiceError(error).message));
-    call.on('end', () => this.#broken(call, 'ended by the scheduler'));
+    call.on('end', () => this.#broken(call, ENDED_BY_SCHEDULER));
     for (const endpoint of this.#options.endpoints()) this.#changed.add(endpoint);
     call.write({ invokeAddress: this.#address, httpUrl: this.#httpUrl, levels: this.#levels(), routes: [] });
   }

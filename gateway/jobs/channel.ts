@@ -15,7 +15,7 @@ import type { ClientDuplexStream, Metadata } from '@grpc/grpc-js';
 import { connectivityState } from '@grpc/grpc-js';
 
 import { CapstanError } from '../../lib/errors.ts';
-import { handleItem, readClientStream } from '../../lib/stream-guard.ts';
+import { ENDED_BY_SCHEDULER, handleItem, readClientStream } from '../../lib/stream-guard.ts';
 import { fromFailure, fromServiceError } from '../../lib/grpc-errors.ts';
 import type {
   Job,
@@ -30,6 +30,7 @@ import { backoffMs } from '../../lib/backoff.ts';
 import { unavailable } from '../grpc/refusals.ts';
 import type { Budget } from '../limits/budget.ts';
 import type { Reservation } from '../../lib/shared-budget.ts';
+import { INTERNAL_ERROR } from '../../lib/http-messages.ts';
 import type { Log } from '../log.ts';
 import { nextMessage } from './batch.ts';
 import { StreamCursors } from './stream-cursors.ts';
@@ -308,7 +309,7 @@ export class JobChannel {
     this.#outbox = [];
     this.#brokenAt ??= now;
     if (error === null) call.end();
-    const reason = error === null ? 'ended by the scheduler' : fromServiceError(error).message;
+    const reason = error === null ? ENDED_BY_SCHEDULER : fromServiceError(error).message;
     if (reason !== this.#lastFailure) this.#options.log.warn({ reason, pending: this.#pending.size }, 'job channel ended; reconnecting');
     this.#lastFailure = reason;
     if (now - this.#openedAt > GOOD_STREAM_MS) this.#attempt = 0;
@@ -325,7 +326,7 @@ export class JobChannel {
     try {
       this.#complete(entry, result);
     } catch (error) {
-      entry.done(new CapstanError('INTERNAL', 'internal error', { cause: error }), null);
+      entry.done(new CapstanError('INTERNAL', INTERNAL_ERROR, { cause: error }), null);
       throw error;
     }
   }

@@ -21,6 +21,7 @@ import { isId, printable } from '../directory/ids.ts';
 import { partiesOf } from '../http/request-body.ts';
 import { isPreflight, Origins, preflightHeaders } from '../http/origins.ts';
 import { PREFIX_HEADER, withLocationBelow } from '../../lib/redirects.ts';
+import { CALLER_DISCONNECTED } from '../../lib/http-messages.ts';
 import { JSON_TYPE, toCapstanError, tooLarge } from '../http/problem.ts';
 import type { AgentLink } from '../invoke/agent-link.ts';
 import type { Log } from '../log.ts';
@@ -306,7 +307,7 @@ export class LoadBalancer {
     const span = this.#span(admitted, route, http);
     const exchange = this.#exchange(admitted, { route, responder, rewrite: null, trace: span?.trace ?? '', onReady: () => feed.readOn() });
     http.onDrain = () => exchange.drained();
-    http.onGone = () => exchange.abandon('the caller disconnected');
+    http.onGone = () => exchange.abandon(CALLER_DISCONNECTED);
     feed.start(exchange);
   }
 

@@ -2,6 +2,7 @@
 import router from 'find-my-way';
 
 import { CapstanError } from '../../lib/errors.ts';
+import { methodNotAllowed } from '../../lib/http-messages.ts';
 import type { EndpointEntry } from '../../proto/gen/capstan/v1/control.ts';
 
 type Router = router.Instance<router.HTTPVersion.V1>;
@@ -39,7 +40,7 @@ export class RouteTables {
     }
     const allowed = METHODS.filter((each) => find(table, each, path) !== null);
     if (allowed.length === 0) throw new CapstanError('NOT_FOUND', `the endpoint has no route ${printable(path)}`);
-    throw new CapstanError('METHOD_NOT_ALLOWED', `${method} is not allowed here; use ${allowed.join(', ')}`, { field: allowed.join(', ') });
+    throw new CapstanError('METHOD_NOT_ALLOWED', methodNotAllowed(method, allowed.join(', ')), { field: allowed.join(', ') });
   }
 
   /** Returns whether the endpoint has its own route for this path, with any method unless one is given. */

@@ -16,6 +16,7 @@ import type { Duplex } from 'node:stream';
 
 import type { CapstanError } from '../../lib/errors.ts';
 import { hasBody } from '../../lib/response-validator.ts';
+import { CALLER_DISCONNECTED } from '../../lib/http-messages.ts';
 import { endSocket } from '../http/end-socket.ts';
 import type { TunnelEnd } from '../metrics/lb-metrics.ts';
 import type { Responder } from './exchange.ts';
@@ -98,7 +99,7 @@ export class Tunnel implements Responder {
   halfClosed(): void {
     if (!this.#isOpen) return;
     clearTimeout(this.#timer);
-    this.#timer = setTimeout(() => this.#cut('caller', GOING_AWAY, 'the caller disconnected'), HALF_CLOSED_MS);
+    this.#timer = setTimeout(() => this.#cut('caller', GOING_AWAY, CALLER_DISCONNECTED), HALF_CLOSED_MS);
   }
 
   /** The gateway stops. */

@@ -8,6 +8,7 @@ import type { Duplex } from 'node:stream';
 import { CapstanError } from '../../lib/errors.ts';
 import { SharedBudget, type BudgetShortage, type Party, type Reservation } from '../../lib/shared-budget.ts';
 import { readProtocols, withProtocol, type OfferedProtocols } from '../../lib/websocket-key.ts';
+import { CALLER_DISCONNECTED } from '../../lib/http-messages.ts';
 import type { Header } from '../../proto/gen/capstan/v1/invoke.ts';
 import type { GatewayConfig } from '../config.ts';
 import type { Endpoint } from '../directory/directory.ts';
@@ -180,7 +181,7 @@ export class Upgrades {
     });
     const exchange = this.#deps.open(admitted, tunnel, rewrite, onReady);
     tunnel.onDrain = () => exchange.drained();
-    socket.once('close', () => exchange.abandon('the caller disconnected'));
+    socket.once('close', () => exchange.abandon(CALLER_DISCONNECTED));
     socket.on('data', (chunk: Buffer) => {
       const hasRoom = exchange.push(chunk);
       // Without free memory the caller waits until the worker has taken what was sent.

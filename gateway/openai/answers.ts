@@ -1,4 +1,5 @@
 /** Responses to OpenAI clients: one raw document, or server-sent events as the handler yields them. */
+import { INTERNAL_ERROR } from '../../lib/http-messages.ts';
 import { OpenAiError, yieldedError, yieldedEventError } from '../http/openai-errors.ts';
 import { CallerGone, type OpenAiJob } from './job.ts';
 
@@ -81,7 +82,7 @@ export async function* eventsOf(job: OpenAiJob): AsyncGenerator<string, void> {
     if (framed) yield event('[DONE]');
   } catch (thrown) {
     if (last === '' || thrown instanceof CallerGone) throw thrown;
-    const error = thrown instanceof OpenAiError ? thrown : new OpenAiError(500, 'internal error');
+    const error = thrown instanceof OpenAiError ? thrown : new OpenAiError(500, INTERNAL_ERROR);
     // Ends an event that was cut off.
     const separator = last.endsWith('\n\n') ? '' : last.endsWith('\n') ? '\n' : '\n\n';
     yield `${separator}event: error\n${event(error.text)}`;

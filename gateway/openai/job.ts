@@ -14,6 +14,7 @@ import { CapstanError } from '../../lib/errors.ts';
 import { fromPayloadMessage, toPayloadMessage, type Payload } from '../../lib/payload.ts';
 import { JobKind, JobState, type Payload as PayloadMessage } from '../../proto/gen/capstan/v1/common.ts';
 import type { Reservation } from '../../lib/shared-budget.ts';
+import { INTERNAL_ERROR } from '../../lib/http-messages.ts';
 import type { Job, StreamCursor, StreamPart } from '../../proto/gen/capstan/v1/jobs.ts';
 import type { JobQueue } from '../http/services.ts';
 import type { JobResult, Operation } from '../jobs/channel.ts';
@@ -100,7 +101,7 @@ export class OpenAiJob {
     try {
       job = await this.#result;
     } catch (thrown) {
-      const error = thrown instanceof CapstanError ? thrown : new CapstanError('INTERNAL', 'internal error', { cause: thrown });
+      const error = thrown instanceof CapstanError ? thrown : new CapstanError('INTERNAL', INTERNAL_ERROR, { cause: thrown });
       // It was accepted and no longer exists: its ttl has ended.
       if (error.code === 'NOT_FOUND' && error.message.includes(this.id))
         throw new OpenAiError(504, error.message, { code: 'timeout', mayRetry: false });

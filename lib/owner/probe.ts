@@ -12,7 +12,7 @@ import {
 } from '@grpc/grpc-js';
 
 import { backoffMs } from '../backoff.ts';
-import { readClientStream, type GuardLog } from '../stream-guard.ts';
+import { ENDED_BY_SCHEDULER, readClientStream, type GuardLog } from '../stream-guard.ts';
 import type { Candidate } from './addresses.ts';
 import { termOf } from './term.ts';
 
@@ -128,7 +128,7 @@ export class Probe {
       else if (health === SERVICE_UNKNOWN && this.#options.takesEarlier()) void this.#check(call, WHOLE);
     });
     call.on('error', (error: Error) => this.#ended(call, error.message));
-    call.on('end', () => this.#ended(call, 'ended by the scheduler'));
+    call.on('end', () => this.#ended(call, ENDED_BY_SCHEDULER));
   }
 
   /** The watch says when to ask; the reply of a call names the term. */

@@ -1,6 +1,7 @@
 /** Incidents of accounts: quotas that are nearly used, keys that expire. */
 import { buildUseOf } from '../core/control/builds.ts';
 import { keyId } from '../../lib/key-id.ts';
+import { CREATE_ANOTHER_KEY, raiseQuotaOf } from '../../lib/incident-actions.ts';
 import { keysOf } from '../core/control/keys.ts';
 import { bodyQuotaOf, buildQuotaOf, quotaOf } from '../core/endpoints/quotas.ts';
 import { bodyBytesOf } from '../core/jobs/body-use.ts';
@@ -21,7 +22,7 @@ export function accountIncidents(state: State, account: string, now: Now): Incid
 }
 
 interface Quota {
-  readonly noun: string;
+  readonly noun: 'workers' | 'builds' | 'bodies';
   readonly used: number;
   readonly limit: number;
   readonly flag: string;
@@ -44,7 +45,7 @@ function quotaIncidents(state: State, account: string): Incident[] {
       const details = { kind: 'QUOTA_NEARLY_USED', severity: 'WARNING', sinceMs: undefined, account } as const;
       return ofSubject(`account ${account}`, ` uses ${amounts}`, {
         ...details,
-        actions: [{ label: `Raise the quota of ${noun}`, command }],
+        actions: [{ label: raiseQuotaOf(noun), command }],
       });
     });
 }
@@ -60,7 +61,7 @@ function keyIncidents(state: State, account: string, { wall }: Now): Incident[] 
   return keysOf(state, account).flatMap(({ name, hash, createdAt, expiresAt }) => {
     if (expiresAt === null || expiresAt - wall > EXPIRES_SOON_MS || expiresAt <= wall || expiresAt - createdAt < LASTING_MS) return [];
     const subject = `key ${name === '' ? keyId(hash) : name}`;
-    const actions = [{ label: 'Create another key', command: `capstan keys create ${quoted(name === '' ? 'new' : name)}` }];
+    const actions = [{ label: CREATE_ANOTHER_KEY, command: `capstan keys create ${quoted(name === '' ? 'new' : name)}` }];
     const text = ` ends on ${new Date(expiresAt).toISOString().slice(0, 10)}`;
     return [ofSubject(subject, text, { kind: 'KEY_EXPIRES', severity: 'WARNING', sinceMs: undefined, account, actions })];
   });

@@ -1,4 +1,5 @@
 /** Incidents of endpoints: their workers fail to start, or nothing runs what waits. */
+import { OPEN_LOGS, RESEND_ALL_FAILED, RESUME, SHOW_WHY } from '../../lib/incident-actions.ts';
 import { missingSecrets } from '../core/endpoints/secret-use.ts';
 import { queueReason } from '../core/jobs/reasons.ts';
 import type { Now } from '../core/now.ts';
@@ -55,7 +56,7 @@ function waitIncident(state: State, endpoint: EndpointRecord, now: Now): Inciden
   const { reason, detail } = queueReason(state, endpoint, now);
   const sinceMs = oldestWait(endpoint);
   if (reason === 'PAUSED') {
-    const actions = [{ label: 'Resume', command: `capstan endpoints set ${endpointArguments(endpoint)} workersMax=1` }];
+    const actions = [{ label: RESUME, command: `capstan endpoints set ${endpointArguments(endpoint)} workersMax=1` }];
     return ofEndpoint(endpoint, `: it is paused (workersMax is 0), and ${waitText(waiting)}`, {
       ...{ kind: 'PAUSED', severity: 'WARNING', sinceMs, actions, waiting },
     });
@@ -67,7 +68,7 @@ function waitIncident(state: State, endpoint: EndpointRecord, now: Now): Inciden
     });
   }
   if (reason !== 'NO_CAPACITY') return undefined;
-  const actions = [{ label: 'Show why', command: `capstan endpoints get ${endpointArguments(endpoint)}` }, logs(endpoint)];
+  const actions = [{ label: SHOW_WHY, command: `capstan endpoints get ${endpointArguments(endpoint)}` }, logs(endpoint)];
   return ofEndpoint(endpoint, `: ${waitText(waiting)}: ${detail}`, {
     ...{ kind: 'NO_CAPACITY', severity: 'CRITICAL', sinceMs, actions, waiting },
   });
@@ -94,7 +95,7 @@ function oldestWait({ lanes }: EndpointRecord): number | undefined {
 }
 
 function logs(endpoint: EndpointRecord): Action {
-  return { label: 'Open logs', command: `capstan logs ${endpointArguments(endpoint)}` };
+  return { label: OPEN_LOGS, command: `capstan logs ${endpointArguments(endpoint)}` };
 }
 
 /** Deliveries of webhooks that failed, by endpoint. */
@@ -108,7 +109,7 @@ export function webhookIncidents(state: State, hooks: readonly HookHead[]): Inci
     if (endpoint === undefined) return [];
     const givenUp = failed.filter((hook) => hook.state === 'FAILED').length;
     const text = `: ${counted(failed.length, 'webhook')} failed: ${failed.length - givenUp} to be retried, ${givenUp} given up`;
-    const actions = [{ label: 'Resend all failed', command: 'capstan webhooks redeliver --failed' }];
+    const actions = [{ label: RESEND_ALL_FAILED, command: 'capstan webhooks redeliver --failed' }];
     return ofEndpoint(endpoint, text, { kind: 'WEBHOOKS_FAILING', severity: 'WARNING', sinceMs: undefined, actions });
   });
 }

@@ -1,4 +1,5 @@
 /** Incidents of endpoints whose workers run: what fails, what waits too long, which GPUs nobody uses. */
+import { LOWER_WORKERS_MIN, RAISE_WORKERS_MAX, RETRY_ALL_FAILED, ROLL_BACK } from '../../lib/incident-actions.ts';
 import { requestLoad } from '../core/scaling/scaling-requests.ts';
 import type { Now } from '../core/now.ts';
 import type { State } from '../core/state.ts';
@@ -37,7 +38,7 @@ export function failureIncident(endpoint: EndpointRecord, figures: Figures, logs
   const texts = [...jobs, ...named, ...rest];
   if (texts.length === 0) return undefined;
   const worst = Math.max(...[recent.jobs, ...routes.map(([, ends]) => ends)].map(share));
-  const retry = { label: 'Retry all failed', command: `capstan jobs retry ${endpointArguments(endpoint)} --failed` };
+  const retry = { label: RETRY_ALL_FAILED, command: `capstan jobs retry ${endpointArguments(endpoint)} --failed` };
   return ofEndpoint(endpoint, `: ${texts.join('; ')}, in the last 5 minutes`, {
     kind: 'FAILURE_RATE',
     severity: worst >= MOSTLY_FAILING_SHARE ? 'CRITICAL' : 'WARNING',
@@ -59,7 +60,7 @@ function ofRoute(name: string): string {
 }
 
 export function rollBack(endpoint: EndpointRecord): Action {
-  return { label: 'Roll back', command: `capstan rollback ${endpointArguments(endpoint)}` };
+  return { label: ROLL_BACK, command: `capstan rollback ${endpointArguments(endpoint)}` };
 }
 
 /** Jobs of low priority have no target: they wait for workers that others leave. */
@@ -78,7 +79,7 @@ export function delayIncident(endpoint: EndpointRecord, now: Now, figures: Figur
   const origin = delayTargetS > 0 ? 'delayTarget' : usualMs === null ? 'the default' : 'three times its usual delay, at least 60 s';
   const text = `: the oldest ${oldest === undefined ? 'request' : 'job'} has waited for ${seconds(waitedMs)}; the target is ${seconds(targetMs)} (${origin})`;
   const raised = Math.max(1, endpoint.workers.size) * 2;
-  const raise = { label: 'Raise workersMax', command: `capstan endpoints set ${endpointArguments(endpoint)} workersMax=${raised}` };
+  const raise = { label: RAISE_WORKERS_MAX, command: `capstan endpoints set ${endpointArguments(endpoint)} workersMax=${raised}` };
   return ofEndpoint(endpoint, text, {
     kind: 'QUEUE_DELAY',
     severity: 'WARNING',
@@ -114,7 +115,7 @@ export function idleIncident(
   const gpus = idle.reduce((sum, { worker }) => sum + worker.devices.length, 0);
   const nodes = [...new Set(idle.map(({ worker }) => state.nodes.get(worker.node)?.config.name ?? worker.node))];
   const text = `: ${counted(gpus, 'GPU')} on ${nodes.slice(0, MAX_NAMED).join(', ')}${nodes.length > MAX_NAMED ? ', …' : ''} ${gpus === 1 ? 'is' : 'are'} allocated and idle`;
-  const lower = { label: 'Lower workersMin', command: `capstan endpoints set ${endpointArguments(endpoint)} workersMin=0` };
+  const lower = { label: LOWER_WORKERS_MIN, command: `capstan endpoints set ${endpointArguments(endpoint)} workersMin=0` };
   return ofEndpoint(endpoint, text, {
     kind: 'GPU_IDLE',
     severity: 'WARNING',

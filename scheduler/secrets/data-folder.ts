@@ -10,6 +10,7 @@ import { join, resolve } from 'node:path';
 import { createDurably, makeFolder, syncPath } from '../../lib/durable.ts';
 import { CapstanError } from '../../lib/errors.ts';
 import { errnoOf, isErrno, messageOf } from '../../lib/to-error.ts';
+import { SYSTEM_ERRORS } from '../../lib/system-errors.ts';
 import { MASTER_KEY_BYTES } from './cipher.ts';
 import { readOlderKeys } from './master-key-files.ts';
 
@@ -169,14 +170,8 @@ async function exists(path: string): Promise<boolean> {
 /** Describes a system error without its path and call name; keeps the code for searches. */
 function reason(error: unknown): string {
   const words: Readonly<Record<string, string>> = {
-    EACCES: 'permission denied',
-    EPERM: 'operation not permitted',
-    ENOTDIR: 'it, or a folder above it, is a file',
-    EEXIST: 'it is not a folder',
+    ...SYSTEM_ERRORS,
     EISDIR: 'a folder is required and it is a file',
-    EROFS: 'the file system is read-only',
-    ENOSPC: 'the disk is full',
-    EDQUOT: 'the disk quota is used up',
     ENOENT: 'no such file or folder',
   };
   const code = errnoOf(error);

@@ -1,6 +1,6 @@
 /** Calls that change many jobs at once. */
+import { endpointNotFound } from '../../lib/job-errors.ts';
 import type { ControlServiceServer, JobFilter } from '../../proto/gen/capstan/v1/control.ts';
-import { endpointNotFound } from '../core/jobs/errors.ts';
 import { BulkOperations } from './bulk-operations.ts';
 import { entryOf } from './audit.ts';
 import { unary } from './calls.ts';

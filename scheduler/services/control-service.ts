@@ -13,9 +13,10 @@ import type {
   WebhookInfo,
 } from '../../proto/gen/capstan/v1/control.ts';
 import { toStatus } from '../../lib/grpc-errors.ts';
+import { endpointNotFound } from '../../lib/job-errors.ts';
 import { endpointEntry, keyEntry, wholeDirectory } from '../core/fleet/directory.ts';
 import { liveEndpoints } from '../core/state.ts';
-import { endpointNotFound, webhookNotFound } from '../core/jobs/errors.ts';
+import { webhookNotFound } from '../core/jobs/errors.ts';
 import { shownUrl } from '../core/webhooks/webhook-url.ts';
 import type { MasterKeyState } from '../rotation/master-keys.ts';
 import type { HookHead } from '../core/ports/store.ts';

@@ -27,6 +27,13 @@ import type { EndpointInput } from '../core/state/endpoints.ts';
 import type { Limits } from '../core/state/rate-limits.ts';
 import { places } from '../core/control/encryption.ts';
 import type { GpuTable } from '../../lib/gpu-table.ts';
+import {
+  functionMissing,
+  NEEDS_A_ROUTE,
+  NO_COMMAND_WITH_FUNCTIONS,
+  NO_ROUTES_WITHOUT_FUNCTIONS,
+  oneFunctionRule,
+} from '../../lib/program-rules.ts';
 import { languageOf } from '../core/fleet/placement/runtime-choice.ts';
 import type { Cipher } from '../secrets/cipher.ts';
 
@@ -130,14 +137,14 @@ function checkRoutes({ name, routes, functions }: EndpointSpec, kind: 'QUEUE' | 
     return;
   }
   if (functions.length === 0) {
-    if (entries.length > 0) throw invalid(`${name}.routes`, 'require functions; a foreign worker serves every path itself');
+    if (entries.length > 0) throw invalid(`${name}.routes`, NO_ROUTES_WITHOUT_FUNCTIONS);
     return;
   }
-  if (entries.length === 0 && functions.length > 0) throw invalid(`${name}.routes`, 'a load-balanced endpoint needs at least one route');
+  if (entries.length === 0 && functions.length > 0) throw invalid(`${name}.routes`, NEEDS_A_ROUTE);
   for (const [route, fn] of entries) {
     if (!/^(GET|POST|PUT|PATCH|DELETE|HEAD|OPTIONS) \/\S*$/.test(route))
       throw invalid(`${name}.routes`, `${JSON.stringify(route)} must have the form <METHOD> <path>`);
-    if (!functions.some((each) => each.name === fn)) throw invalid(`${name}.routes`, `${route}: the endpoint has no function ${fn}`);
+    if (!functions.some((each) => each.name === fn)) throw invalid(`${name}.routes`, `${route}: ${functionMissing(fn)}`);
   }
 }
 
@@ -149,9 +156,8 @@ function checkProgram(spec: EndpointSpec, kind: 'QUEUE' | 'LOAD_BALANCED'): void
   if (functions.length === 0) {
     if (!ownImage && command.length === 0)
       throw invalid(field('functions'), 'must name at least one function, unless there is a command or an image with its own worker');
-  } else if (command.length > 0) throw invalid(field('command'), 'is for foreign workers, which have no functions');
-  if (kind === 'QUEUE' && functions.length > 1)
-    throw invalid(field('functions'), `a queue endpoint must have exactly one function, not ${functions.length}`);
+  } else if (command.length > 0) throw invalid(field('command'), NO_COMMAND_WITH_FUNCTIONS);
+  if (kind === 'QUEUE' && functions.length > 1) throw invalid(field('functions'), oneFunctionRule(functions.length));
   for (const fn of functions)
     if (fn.name === '' || fn.module === '') throw invalid(field('functions'), 'must each have a name and a module');
   const signatures = functions.flatMap((fn) => [fn, ...(fn.classSpec?.methods ?? [])]);

@@ -2,6 +2,7 @@
 import type { Metadata } from '@grpc/grpc-js';
 
 import { CapstanError } from '../../lib/errors.ts';
+import { endpointNotFound } from '../../lib/job-errors.ts';
 import {
   DeploymentCause,
   type BuildInfo,
@@ -132,14 +133,14 @@ export function deployHandlers(deps: ControlDeps): DeployHandlers {
       const change = settingsChange(former, wholeSpec(checked));
       const audit = entryOf(auth, metadata, { action: 'updateEndpoint', object: `${environment}/${spec.name}`, account, ...change });
       const [updated] = deployed(await engine.command({ kind: 'update-endpoint', endpoint: id, input }, audit)).endpoints;
-      if (updated === undefined) throw new CapstanError('NOT_FOUND', `endpoint ${endpointId} does not exist`);
+      if (updated === undefined) throw endpointNotFound(endpointId);
       return updated;
     }),
     startWorker: call('StartWorker', async ({ endpointId }, metadata) => {
       const { config } = endpointNamed(engine.state, auth.account(metadata), 'default', endpointId);
       await engine.command({ kind: 'start-worker', endpoint: config.id });
       const endpoint = engine.state.endpoints.get(config.id);
-      if (endpoint === undefined) throw new CapstanError('NOT_FOUND', `endpoint ${endpointId} does not exist`);
+      if (endpoint === undefined) throw endpointNotFound(endpointId);
       const { stage, ...progress } = startProgress(engine.state, endpoint, clock.now());
       return { ...progress, phase: stage, releaseId: endpoint.config.release };
     }),

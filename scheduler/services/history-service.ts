@@ -1,8 +1,8 @@
 /** What happened at endpoints over time, for plots. */
 import type { Durations } from '../../lib/duration-classes.ts';
 import { CapstanError } from '../../lib/errors.ts';
+import { endpointNotFound } from '../../lib/job-errors.ts';
 import type { ControlServiceServer, GetHistoryResponse, HistoryDurations, RouteHistory } from '../../proto/gen/capstan/v1/control.ts';
-import { endpointNotFound } from '../core/jobs/errors.ts';
 import { percentiles, type Count, type Level, type Phase } from '../history/bucket.ts';
 import { addRoute, addRoutes, emptyRoute, OTHER_ROUTES, routeAt, type RouteBucket, type Routes } from '../history/routes.ts';
 import { chosenStep, readSeries, type Series } from '../history/series.ts';

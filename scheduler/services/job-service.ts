@@ -25,12 +25,13 @@ import { checkedTrace } from '../../lib/trace-context.ts';
 import { readServerStream } from '../../lib/stream-guard.ts';
 import type { BodyRemover } from '../blobs/body-remover.ts';
 import { isBodyId } from '../../lib/body-id.ts';
+import { endpointNotFound } from '../../lib/job-errors.ts';
+import { jobMessage } from '../../lib/job-message.ts';
 import type { Answer } from '../core/effects.ts';
 import type { CoreEvent, CountedCall, Counting, Ref } from '../core/events.ts';
 import type { Cursor } from '../core/state/jobs.ts';
 import type { State } from '../core/state.ts';
 import type { LimitedOperation } from '../core/state/rate-limits.ts';
-import { endpointNotFound } from '../core/jobs/errors.ts';
 import { view } from '../core/jobs/job-lookup.ts';
 import { places } from '../core/control/encryption.ts';
 import { failureReply, storedState, viewOfRow } from '../core/jobs/views.ts';
@@ -326,18 +327,8 @@ function health(state: State, id: string): EndpointHealth {
 
 function toJob(endpointId: string, answer: Answer): Job {
   if (answer.kind !== 'job') throw new CapstanError('INTERNAL', 'unexpected reply type');
-  return {
-    id: answer.id,
-    endpointId,
-    state: JobState[answer.state],
-    ...(answer.delayMs === null ? {} : { delayMs: answer.delayMs }),
-    ...(answer.executionMs === null ? {} : { executionMs: answer.executionMs }),
-    retries: 0,
-    workerId: '',
-    queueReason: '',
-    webhook: '',
-    submittedAtMs: 0n,
-  };
+  const { id, delayMs, executionMs } = answer;
+  return jobMessage({ id, endpointId, state: JobState[answer.state], delayMs, executionMs });
 }
 
 function replyBytes(reply: JobReply): number {

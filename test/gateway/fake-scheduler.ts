@@ -17,6 +17,7 @@ import {
 import { messageLimits } from '../../lib/batches.ts';
 import { CapstanError } from '../../lib/errors.ts';
 import { toFailure, toStatus } from '../../lib/grpc-errors.ts';
+import { jobMessage } from '../../lib/job-message.ts';
 import { BlobServiceService, type BlobServiceServer, type GetBlobRequest, type GetBlobResponse } from '../../proto/gen/capstan/v1/blobs.ts';
 import { ClusterServiceService, type Cluster, type ClusterServiceServer } from '../../proto/gen/capstan/v1/cluster.ts';
 import { EndpointKind, JobState, type Payload } from '../../proto/gen/capstan/v1/common.ts';
@@ -85,7 +86,7 @@ export function inline(text: string): Payload {
 
 /** A job with everything absent that may be. */
 export function job(id: string, state: JobState, more: Partial<Job> = {}): Job {
-  return { id, endpointId: 'ep', state, retries: 0, workerId: '', queueReason: '', webhook: '', submittedAtMs: 0n, ...more };
+  return { ...jobMessage({ id, endpointId: 'ep', state }), ...more };
 }
 
 export class FakeScheduler {

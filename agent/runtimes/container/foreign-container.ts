@@ -1,6 +1,7 @@
 /** Launches the image of a foreign worker: it gets its environment and is watched. */
 import { CapstanError } from '../../../lib/errors.ts';
 import { messageOf } from '../../../lib/to-error.ts';
+import { WORKER_STOPPED } from '../../../lib/job-errors.ts';
 import type { LaunchedProcess, LauncherEvents } from '../foreign/launcher.ts';
 import type { Look } from '../gpu-view.ts';
 import { maySignal } from '../process-group.ts';
@@ -38,7 +39,7 @@ export class ForeignContainer implements LaunchedProcess {
   terminate(): void {
     this.#terminated = true;
     // Nothing runs yet that could end gracefully.
-    if (this.#container?.terminate() !== true) this.kill('the worker was stopped');
+    if (this.#container?.terminate() !== true) this.kill(WORKER_STOPPED);
   }
 
   kill(why: string): void {

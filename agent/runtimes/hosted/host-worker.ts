@@ -1,5 +1,6 @@
 /** One worker whose handlers run in a host process: translates its host's frames into worker events. */
 import { assertNever } from '../../../lib/errors.ts';
+import { WORKER_STOPPED } from '../../../lib/job-errors.ts';
 import type { FunctionSpec } from '../../../proto/gen/capstan/v1/nodes.ts';
 import { afterGrace } from '../grace.ts';
 import {
@@ -155,12 +156,12 @@ export class HostWorker implements RunningWorker, HostListener {
     clearTimeout(this.#endTimer);
     if (force || this.#requests.count === 0) {
       // By force or not: the worker holds no task when it is asked to end gracefully, and has nothing to clean up.
-      this.#host.kill(force ? 'the worker was killed' : 'the worker was stopped');
+      this.#host.kill(force ? 'the worker was killed' : WORKER_STOPPED);
       return;
     }
     // Only WebSockets are left: their functions may come to an end.
     this.#requests.abortAll();
-    this.#endTimer = setTimeout(() => this.#host.kill('the worker was stopped'), STOP_GRACE_MS);
+    this.#endTimer = setTimeout(() => this.#host.kill(WORKER_STOPPED), STOP_GRACE_MS);
   }
 
   entered(key: string): void {

@@ -20,6 +20,7 @@
 import { request as httpRequest, type Agent, type ClientRequest, type IncomingMessage } from 'node:http';
 import type { Duplex } from 'node:stream';
 
+import { CALLER_DISCONNECTED } from '../../../lib/http-messages.ts';
 import type { WorkerEnd } from '../../../proto/gen/capstan/v1/invoke.ts';
 import { isIdempotent } from '../idempotent.ts';
 import { HTTP_WINDOW_BYTES, type HttpCall, type HttpEvents, type HttpRequest } from '../runtime.ts';
@@ -174,8 +175,8 @@ export class ProxiedRequest implements HttpCall {
 
   /** The closed connection tells the user's server; there is nothing to stop by force. */
   abort(): void {
-    if (!this.#destroy('the caller disconnected') || !this.#finish()) return;
-    this.#events.failed('CONFLICT', 'the caller disconnected', false);
+    if (!this.#destroy(CALLER_DISCONNECTED) || !this.#finish()) return;
+    this.#events.failed('CONFLICT', CALLER_DISCONNECTED, false);
   }
 
   /** The server is gone. */

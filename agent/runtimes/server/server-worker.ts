@@ -4,6 +4,7 @@
  */
 
 import { messageOf } from '../../../lib/to-error.ts';
+import { WORKER_STOPPED } from '../../../lib/job-errors.ts';
 import { WorkerEnd } from '../../../proto/gen/capstan/v1/invoke.ts';
 import { checkAgain, checkServer, describeCheck, isHealthy, readyBy, type CheckResult, type ReadyBy } from './health-check.ts';
 import { expandedCommand } from '../command-line.ts';
@@ -70,7 +71,7 @@ export class ServerWorker implements RunningWorker {
     if (spec.startTimeoutMs !== undefined && spec.startTimeoutMs > 0) this.#acceptMs = Math.min(ACCEPT_MS, spec.startTimeoutMs / 2);
     site.then(
       (found) => {
-        if (this.#ending) this.#exited('the worker was stopped');
+        if (this.#ending) this.#exited(WORKER_STOPPED);
         else this.#begin(spec, base, found);
       },
       (error: unknown) => this.#exited(`starting the worker failed: ${messageOf(error)}`),

@@ -2,6 +2,18 @@ import type { JSX } from 'preact';
 import { useEffect } from 'preact/hooks';
 import { Link } from 'wouter-preact';
 
+import {
+  CREATE_ANOTHER_KEY,
+  LOWER_WORKERS_MIN,
+  OPEN_LOGS,
+  RAISE_WORKERS_MAX,
+  raiseQuotaOf,
+  RESEND_ALL_FAILED,
+  RESUME,
+  RETRY_ALL_FAILED,
+  ROLL_BACK,
+  SHOW_WHY,
+} from '../../../lib/incident-actions.ts';
 import { LIST_INCIDENTS, type Effect, type Incident, type ListIncidentsResult } from '../api/graphql/gen/operations.ts';
 import { refreshNodes, useLive } from '../api/live.ts';
 import { graphql } from '../api/request.ts';
@@ -119,20 +131,20 @@ function Message({ of: { subject, message, since, endpoint, node } }: { of: Effe
 
 /** Pages of an endpoint where an action is carried out, by its label. */
 const TABS: Readonly<Record<string, string>> = {
-  'Open logs': 'logs',
-  'Roll back': 'releases',
-  Resume: 'settings',
-  'Show why': '',
-  'Retry all failed': 'jobs',
-  'Raise workersMax': 'settings',
-  'Lower workersMin': 'settings',
+  [OPEN_LOGS]: 'logs',
+  [ROLL_BACK]: 'releases',
+  [RESUME]: 'settings',
+  [SHOW_WHY]: '',
+  [RETRY_ALL_FAILED]: 'jobs',
+  [RAISE_WORKERS_MAX]: 'settings',
+  [LOWER_WORKERS_MIN]: 'settings',
 };
 const PAGES: Readonly<Record<string, string>> = {
-  'Resend all failed': '/webhooks',
-  'Create another key': '/keys',
-  'Raise the quota of workers': '/account',
-  'Raise the quota of builds': '/account',
-  'Raise the quota of bodies': '/account',
+  [RESEND_ALL_FAILED]: '/webhooks',
+  [CREATE_ANOTHER_KEY]: '/keys',
+  [raiseQuotaOf('workers')]: '/account',
+  [raiseQuotaOf('builds')]: '/account',
+  [raiseQuotaOf('bodies')]: '/account',
 };
 
 function pageOf(label: string, node: string | null): string | undefined {

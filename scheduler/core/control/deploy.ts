@@ -3,6 +3,7 @@ import { ENDPOINT_ID, ENDPOINT_ID_LENGTH, NOT_AN_ID_RULE } from '../../../lib/en
 import { fieldsKeptIn } from '../../../lib/endpoint-settings.ts';
 import { CapstanError } from '../../../lib/errors.ts';
 import { invariant, present } from '../../../lib/invariant.ts';
+import { endpointNotFound } from '../../../lib/job-errors.ts';
 import type { EndpointEntry } from '../../../proto/gen/capstan/v1/control.ts';
 
 import type { StepContext } from '../context.ts';
@@ -85,7 +86,7 @@ export function updateEndpoint(ctx: StepContext, call: number, id: string, input
   const endpoint = ctx.state.endpoints.get(id);
   const release = endpoint === undefined ? undefined : ctx.state.releases.get(endpoint.config.release);
   if (endpoint === undefined || release === undefined || endpoint.config.removing !== undefined) {
-    ctx.reply(call, new CapstanError('NOT_FOUND', `endpoint ${id} does not exist`));
+    ctx.reply(call, endpointNotFound(id));
     return;
   }
   const { account, environment } = endpoint.config;

@@ -5,6 +5,7 @@
  */
 import { CapstanError } from '../../../lib/errors.ts';
 import { invariant, present } from '../../../lib/invariant.ts';
+import { ENDPOINT_DELETED_ERROR } from '../../../lib/job-errors.ts';
 import { StopReason } from '../../../proto/gen/capstan/v1/nodes.ts';
 
 import type { StepContext } from '../context.ts';
@@ -24,9 +25,6 @@ import { listedWorkers } from '../references.ts';
 import { putRow } from '../rows.ts';
 import { releaseClaims } from '../fleet/placement/claims.ts';
 import { drainWorker } from '../fleet/workers.ts';
-
-/** Error of the jobs that a deletion ends. */
-const DELETED_ERROR = 'the endpoint was deleted';
 
 export function undeploy(ctx: StepContext, call: number, command: Extract<Command, { kind: 'undeploy' }>): void {
   const { account, endpoints: ids, stopJobs } = command;
@@ -70,9 +68,10 @@ export function removalStep(ctx: StepContext, endpoint: EndpointRecord): void {
   const { id } = endpoint.config;
   const removing = present(endpoint.config.removing, 'an endpoint is removed step by step once it is marked', { endpoint: id });
   releaseClaims(ctx.state, endpoint);
-  for (const worker of listedWorkers(ctx.state, endpoint.workers)) drainWorker(ctx.state, ctx.now, worker, DELETED_ERROR);
+  for (const worker of listedWorkers(ctx.state, endpoint.workers)) drainWorker(ctx.state, ctx.now, worker, ENDPOINT_DELETED_ERROR);
   if (removing.stopJobs) stopJobsOf(ctx, id);
-  if (endpoint.lanes.some(({ count }) => count > 0) && endpoint.purge === null) startPurge(ctx.state, endpoint, null, DELETED_ERROR);
+  if (endpoint.lanes.some(({ count }) => count > 0) && endpoint.purge === null)
+    startPurge(ctx.state, endpoint, null, ENDPOINT_DELETED_ERROR);
   fill(ctx, endpoint);
   const empty = endpoint.lanes.every(({ count }) => count === 0) && endpoint.counts.inProgress === 0 && endpoint.purge === null;
   if (!empty || endpoint.workers.size > 0) return;
@@ -102,7 +101,7 @@ function stopJobsOf(ctx: StepContext, endpoint: string): void {
   for (const job of [...ctx.state.jobs.values()]) {
     if (job.endpoint !== endpoint || job.lease === null) continue;
     const { lease } = job;
-    finishLive(ctx, job, { event: 'cancel', output: null, error: DELETED_ERROR, executionMs: null, agoMs: 0 });
+    finishLive(ctx, job, { event: 'cancel', output: null, error: ENDPOINT_DELETED_ERROR, executionMs: null, agoMs: 0 });
     stopAttempt(ctx, lease.node, job, StopReason.CANCELLED);
   }
 }

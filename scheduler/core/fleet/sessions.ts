@@ -7,6 +7,7 @@ import { WorkerState } from '../../../proto/gen/capstan/v1/common.ts';
 import { StopReason, type ActualWorkers, type AgentEvent, type Hello, type Inventory } from '../../../proto/gen/capstan/v1/nodes.ts';
 import { assertNever } from '../../../lib/errors.ts';
 import { present } from '../../../lib/invariant.ts';
+import { WORKER_STOPPED } from '../../../lib/job-errors.ts';
 
 import type { StepContext } from '../context.ts';
 import { attemptChunk, attemptEnded, attemptProgress, attemptRefused, attemptStarted, leasedBy, freeSlot } from '../jobs/attempts.ts';
@@ -297,7 +298,7 @@ function workersReported(ctx: StepContext, node: NodeRecord, actual: ActualWorke
       for (const [key, { job, token }] of [...worker.attempts]) {
         const leased = leasedBy(ctx.state, node, job, token);
         worker.attempts.delete(key);
-        if (leased !== null) requeue(ctx, leased, { reason: 'WORKER_LOST', how: 'the worker was stopped', charged: false });
+        if (leased !== null) requeue(ctx, leased, { reason: 'WORKER_LOST', how: WORKER_STOPPED, charged: false });
       }
       forgetWorker(ctx.state, id);
     } else worker.status = null;

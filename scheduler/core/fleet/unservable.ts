@@ -2,6 +2,7 @@
  * Endpoints whose requests wait in vain: paused, without a secret, in a crash loop, or wanting what no connected node has. A node that is busy, or
  * was connected a moment ago, is worth waiting for.
  */
+import { NO_NODE } from '../../../lib/job-errors.ts';
 import { explainRejections, type Rejection } from '../state/rejections.ts';
 import { fitOn, wanted } from './placement/feasible.ts';
 import { explainMissing, missingSecrets } from '../endpoints/secret-use.ts';
@@ -85,7 +86,7 @@ function reasonOf(state: State, endpoint: EndpointRecord, now: Now, { absenceMs,
     return null;
   if (endpoint.rejections.length === 0 && !isLong) return null;
   if (endpoint.rejections.some(({ reason }) => OF_SIZE.has(reason)) && fitsEmptyNode(state, endpoint)) return null;
-  const detail = explainRejections(endpoint.rejections) || 'no node is connected';
+  const detail = explainRejections(endpoint.rejections) || NO_NODE;
   return { reason: 'no node can run it', detail, retryAfterMs: NO_NODE_RETRY_MS };
 }
 

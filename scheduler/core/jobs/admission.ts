@@ -1,12 +1,12 @@
 /** Checks a request against its endpoint's rate limits. From then on it counts as open. */
 import type { CapstanError } from '../../../lib/errors.ts';
 import { invariant } from '../../../lib/invariant.ts';
+import { endpointNotFound } from '../../../lib/job-errors.ts';
 
 import type { StepContext } from '../context.ts';
 import type { CountedCall, Counting, Ref } from '../events.ts';
 import type { State } from '../state.ts';
 import type { EndpointRecord } from '../state/endpoints.ts';
-import { endpointNotFound } from './errors.ts';
 import { limitOf, usageOf } from './limits.ts';
 import { tryAcquire, type Usage } from '../state/rate-limits.ts';
 import { failureReply } from './views.ts';

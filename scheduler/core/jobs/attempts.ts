@@ -17,6 +17,7 @@ import {
 import type { CapstanError } from '../../../lib/errors.ts';
 import { invariant, present } from '../../../lib/invariant.ts';
 import { fromPayloadMessage, ownPayload, type Payload } from '../../../lib/payload.ts';
+import { EXECUTION_TIMEOUT_ERROR } from '../../../lib/job-errors.ts';
 
 import type { Damaged } from '../ports/stored-payload.ts';
 
@@ -182,7 +183,7 @@ function finishAttempt(ctx: StepContext, job: JobRecord, event: AttemptEnded): v
       finishLive(ctx, job, { ...ending, event: 'fail', error });
       return;
     case AttemptOutcome.TIMED_OUT:
-      finishLive(ctx, job, { ...ending, event: 'time-out', error: error || 'executionTimeout exceeded' });
+      finishLive(ctx, job, { ...ending, event: 'time-out', error: error || EXECUTION_TIMEOUT_ERROR });
       return;
     case AttemptOutcome.WORKER_LOST:
       lose(ctx, job, { reason: 'WORKER_LOST', how: error || 'worker lost', agoMs: event.agoMs }, event.suspected);

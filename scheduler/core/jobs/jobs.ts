@@ -3,7 +3,10 @@
  * to the waiters.
  */
 import { invariant, present } from '../../../lib/invariant.ts';
-import { toPayloadMessage, type Payload } from '../../../lib/payload.ts';
+import type { Payload } from '../../../lib/payload.ts';
+import { lastAttemptError } from '../../../lib/job-errors.ts';
+import { jobMessage } from '../../../lib/job-message.ts';
+import { shownWebhook } from '../webhooks/webhook-url.ts';
 import { JobState } from '../../../proto/gen/capstan/v1/common.ts';
 import type { Job } from '../../../proto/gen/capstan/v1/jobs.ts';
 import type { JobRow } from '../ports/store.ts';
@@ -174,20 +177,14 @@ export function finish(ctx: StepContext, job: JobRecord, ending: Ending, cause: 
   noteDeletion(ctx.state, deleteAt);
   job.lease = null;
   forget(ctx.state, job);
-  const view: Job = {
-    id: job.id,
-    endpointId: job.endpoint,
+  const { id, endpoint: endpointId, attempts, worker, submittedAt } = job;
+  const view = jobMessage({
+    ...{ id, endpointId, attempts, worker, submittedAt, delayMs, executionMs },
     state: JobState[state],
-    ...(ending.output === null ? {} : { output: toPayloadMessage(ending.output) }),
-    ...(ending.error === null ? {} : { error: ending.error }),
-    ...(delayMs === null ? {} : { delayMs }),
-    ...(executionMs === null ? {} : { executionMs }),
-    retries: Math.max(0, job.attempts - 1),
-    workerId: job.worker ?? '',
-    queueReason: '',
-    webhook: job.webhook ?? '',
-    submittedAtMs: BigInt(Math.trunc(job.submittedAt)),
-  };
+    output: ending.output,
+    error: ending.error,
+    webhook: shownWebhook(job.webhook),
+  });
   const waiters = ctx.state.waiters.get(job.id);
   if (waiters !== undefined) {
     for (const waiter of [...waiters]) {
@@ -270,7 +267,7 @@ export function lose(ctx: StepContext, job: JobRecord, lost: Omit<Lost, 'charged
   ctx.emit({ kind: 'log', level: 'warn', message: last ? 'the last attempt was lost' : 'attempt lost', facts });
   if (last) {
     // More than one only where the limit is 1: the first attempt ran beside others.
-    const error = `${how} (attempt ${Math.min(charged, max)} of ${max})`;
+    const error = lastAttemptError(how, charged, max);
     finishLive(ctx, job, { event: 'fail', output: null, error, executionMs: null, agoMs });
   } else {
     requeue(ctx, job, isFree ? { ...lost, reason: 'SUSPECTED', charged: false } : { ...lost, charged: true });

@@ -1,7 +1,7 @@
 /** Requests to purge a queue. purge.ts decides step by step which jobs end. */
+import { endpointNotFound } from '../../../lib/job-errors.ts';
 import type { StepContext } from '../context.ts';
 import { fill } from './dispatch.ts';
-import { endpointNotFound } from './errors.ts';
 import { startPurge } from './purge.ts';
 
 export function purge(ctx: StepContext, call: number, endpointId: string): void {

@@ -4,14 +4,12 @@
  * alone.
  */
 import { invariant } from '../../../lib/invariant.ts';
+import { PURGED_ERROR } from '../../../lib/job-errors.ts';
 import type { StepContext } from '../context.ts';
 import type { State } from '../state.ts';
 import type { EndpointRecord } from '../state/endpoints.ts';
 import { expire, finishLive } from './jobs.ts';
 import { first } from './lanes.ts';
-
-/** Error of a job that a purge ended. */
-const PURGED_ERROR = 'purged from the queue';
 
 /**
  * Starts a purge, or joins the one in progress. `error` becomes the error of its jobs. Without a `call` no reply is

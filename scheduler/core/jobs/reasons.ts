@@ -1,4 +1,5 @@
 /** Why a queued job waits (invariant 11): one code, and the details for users. */
+import { NO_NODE } from '../../../lib/job-errors.ts';
 import { WorkerState } from '../../../proto/gen/capstan/v1/common.ts';
 
 import { inCrashLoop } from '../endpoints/crash-loops.ts';
@@ -62,7 +63,7 @@ export function queueReason(state: State, endpoint: EndpointRecord, now: Now): E
     return { reason: pulling ? 'IMAGE_PULL' : 'WORKER_INITIALIZING', detail };
   }
   if (endpoint.rejections.length > 0 || state.nodes.size === 0 || workers.length > 0) {
-    const rejections = explainRejections(endpoint.rejections) || 'no node is connected';
+    const rejections = explainRejections(endpoint.rejections) || NO_NODE;
     const detail = endpoint.claims.length === 0 ? rejections : `${rejections}; other workers end to make room`;
     return { reason: 'NO_CAPACITY', detail };
   }

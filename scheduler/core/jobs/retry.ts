@@ -1,5 +1,5 @@
 /** Requests to retry: which ended jobs return to the tail of their queue. */
-import { CapstanError } from '../../../lib/errors.ts';
+import { notRetryable } from '../../../lib/job-errors.ts';
 import type { WholeJob } from '../ports/store.ts';
 
 import type { StepContext } from '../context.ts';
@@ -13,7 +13,7 @@ import { retryEnded, undo } from './jobs.ts';
 /** Puts a failed or timed-out job back at the tail. */
 export function retry(ctx: StepContext, call: number, endpoint: string, id: string): void {
   if (liveJob(ctx.state, ctx.now, endpoint, id) === null) readFor(ctx, { kind: 'retry', call, endpoint, job: id }, endpoint, id);
-  else ctx.reply(call, notRetryable(id, 'has not ended'));
+  else ctx.reply(call, notRetryable(id, null));
 }
 
 /** Handles the row of a job to retry. */
@@ -24,16 +24,12 @@ export function retryStored(ctx: StepContext, call: number, live: JobRecord | nu
   const may = live === null && endpoint !== undefined && endpoint.config.removing === undefined;
   const write = may && job !== null && row !== undefined ? retryEnded(ctx, job, row, call) : null;
   if (endpoint === undefined || job === null || write === null) {
-    ctx.reply(call, notRetryable(live?.id ?? row?.id ?? '', live === null ? `is ${row?.state ?? 'deleted'}` : 'has not ended'));
+    ctx.reply(call, notRetryable(live?.id ?? row?.id ?? '', live === null ? (row?.state ?? 'deleted') : null));
     return;
   }
   ctx.state.dirtyEndpoints.add(job.endpoint);
   ctx.reply(call, { kind: 'job', id: job.id, state: 'IN_QUEUE', delayMs: null, executionMs: null }, write);
   fill(ctx, endpoint);
-}
-
-function notRetryable(id: string, why: string): CapstanError {
-  return new CapstanError('CONFLICT', `job ${id} ${why}; only a FAILED or TIMED_OUT job can be retried`);
 }
 
 /** Handles a retry that the store refused. */

@@ -1,12 +1,13 @@
 /** Handles the store's replies to waiting requests: a row that was read, or a refused operation. */
 import { CapstanError } from '../../../lib/errors.ts';
+import { jobNotFound } from '../../../lib/job-errors.ts';
 import type { Outcome, WholeJob } from '../ports/store.ts';
 
 import type { StepContext } from '../context.ts';
 import type { Cause, ReadPurpose } from '../events.ts';
 import { readClosed, readOpened } from '../state.ts';
 import { cancelStored } from './cancel.ts';
-import { jobNotFound, webhookNotFound } from './errors.ts';
+import { webhookNotFound } from './errors.ts';
 import { liveJob } from './job-lookup.ts';
 import { retryRefused, retryStored } from './retry.ts';
 import { resolveWaiter } from './status.ts';

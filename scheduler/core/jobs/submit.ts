@@ -1,6 +1,7 @@
 /** Submissions: which are refused, and whether a new job waits or gets a slot at once. */
 import { CapstanError } from '../../../lib/errors.ts';
 import { invariant } from '../../../lib/invariant.ts';
+import { endpointNotFound, otherBody } from '../../../lib/job-errors.ts';
 import type { Outcome, WholeJob } from '../ports/store.ts';
 
 import type { StepContext } from '../context.ts';
@@ -10,7 +11,6 @@ import type { EndpointRecord } from '../state/endpoints.ts';
 import { admit, refuse } from './admission.ts';
 import { bodyRefusal, countedBytes, reserve } from './body-use.ts';
 import { fill, findFreeSlot, mayOvertake, sendJob } from './dispatch.ts';
-import { endpointNotFound } from './errors.ts';
 import { readFor } from './job-lookup.ts';
 import { applyEvent, newJob, toRow } from './job-records.ts';
 import { noteDeletion, takeLease, undo } from './jobs.ts';
@@ -137,9 +137,7 @@ export function submissionRefused(ctx: StepContext, outcome: Outcome, cause: Ext
   // The waiting caller disconnected in the meantime.
   if (cause.waitMs > 0 && waiter === null) return;
   if (outcome.kind === 'idempotent-other-body') {
-    const error = new CapstanError('IDEMPOTENCY_MISMATCH', 'Idempotency-Key: was used with a different request body', {
-      field: 'Idempotency-Key',
-    });
+    const error = otherBody();
     if (waiter === null)
       ctx.emit({ kind: 'reply', channel: cause.ref.channel, reply: failureReply(cause.ref.request, error), usage: cause.usage });
     else answerFailure(ctx, waiter, error);

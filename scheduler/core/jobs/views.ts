@@ -2,7 +2,7 @@
 import { JobState } from '../../../proto/gen/capstan/v1/common.ts';
 import type { Job, JobReply } from '../../../proto/gen/capstan/v1/jobs.ts';
 import type { CapstanError } from '../../../lib/errors.ts';
-import { toPayloadMessage } from '../../../lib/payload.ts';
+import { jobMessage } from '../../../lib/job-message.ts';
 import { isDamaged } from '../ports/stored-payload.ts';
 import type { JobRow, StoredState, WholeJob } from '../ports/store.ts';
 import type { JobRecord } from '../state/jobs.ts';
@@ -11,21 +11,11 @@ import { shownWebhook } from '../webhooks/webhook-url.ts';
 
 /** Returns the view of a job in the state: queued, leased or started. */
 export function viewOfRecord(job: JobRecord, queueReason: string): Job {
-  const started = job.phase === 'STARTED';
-  const shown: Job = {
-    id: job.id,
-    endpointId: job.endpoint,
-    state: started ? JobState.IN_PROGRESS : JobState.IN_QUEUE,
-    retries: Math.max(0, job.attempts - 1),
-    workerId: job.worker ?? '',
-    queueReason: started ? '' : queueReason,
-    webhook: shownWebhook(job.webhook),
-    submittedAtMs: BigInt(Math.trunc(job.submittedAt)),
-  };
-  // Nearly every view is of a job that was just submitted, and has neither.
-  if (started && job.progress !== null) shown.output = toPayloadMessage(job.progress);
-  if (started && job.startedAt !== null) shown.delayMs = span(job.submittedAt, job.startedAt);
-  return shown;
+  const { id, endpoint, attempts, worker, submittedAt } = job;
+  const shared = { id, endpointId: endpoint, attempts, worker, submittedAt, webhook: shownWebhook(job.webhook) };
+  if (job.phase !== 'STARTED') return jobMessage({ ...shared, state: JobState.IN_QUEUE, queueReason });
+  const delayMs = job.startedAt === null ? null : span(submittedAt, job.startedAt);
+  return jobMessage({ ...shared, state: JobState.IN_PROGRESS, output: job.progress, delayMs });
 }
 
 /** Returns the view of a stored row. An output that is damaged is left out, and the error says so. */
@@ -34,20 +24,13 @@ export function viewOfRow(whole: WholeJob, queueReason: string): Job {
   const state = publicState(job);
   const damage = damageOfOutput(whole);
   const error = job.error ?? damage?.message ?? null;
-  return {
-    id: job.id,
-    endpointId: job.endpoint,
-    state,
-    ...(output === null || isDamaged(output) ? {} : { output: toPayloadMessage(output) }),
-    ...(error === null ? {} : { error }),
-    ...(job.delayMs === null ? {} : { delayMs: job.delayMs }),
-    ...(job.executionMs === null ? {} : { executionMs: job.executionMs }),
-    retries: Math.max(0, job.attempts - 1),
-    workerId: job.worker ?? '',
+  const { id, endpoint: endpointId, delayMs, executionMs, attempts, worker, submittedAt } = job;
+  const webhook = shownWebhook(job.webhook);
+  return jobMessage({
+    ...{ id, endpointId, state, error, delayMs, executionMs, attempts, worker, submittedAt, webhook },
+    output: isDamaged(output) ? null : output,
     queueReason: state === JobState.IN_QUEUE ? queueReason : '',
-    webhook: shownWebhook(job.webhook),
-    submittedAtMs: BigInt(Math.trunc(job.submittedAt)),
-  };
+  });
 }
 
 /** Returns the public state of a stored row. */

@@ -1,7 +1,8 @@
 /** Waiting requests: for a job's end, for its next chunk, or for a row being read. No polling. */
-import { CapstanError } from '../../../lib/errors.ts';
+import type { CapstanError } from '../../../lib/errors.ts';
 import { invariant, present } from '../../../lib/invariant.ts';
 import { toPayloadMessage, type Payload } from '../../../lib/payload.ts';
+import { jobNotFound, resultExpired } from '../../../lib/job-errors.ts';
 import type { JobState } from '../../../proto/gen/capstan/v1/common.ts';
 import type { Job } from '../../../proto/gen/capstan/v1/jobs.ts';
 
@@ -11,7 +12,6 @@ import type { Ref } from '../events.ts';
 import type { Cursor, Waiter } from '../state/jobs.ts';
 import type { State } from '../state.ts';
 import type { Usage } from '../state/rate-limits.ts';
-import { jobNotFound } from './errors.ts';
 import { failureReply, jobReply } from './views.ts';
 
 /** A request and what it waits for. */
@@ -133,10 +133,4 @@ export function replyNotFound(ctx: StepContext, job: string, write: Write | null
 /** Returns why a waiter cannot get the job. */
 export function gone({ job, byKey }: Waiter): CapstanError {
   return byKey ? resultExpired(job) : jobNotFound(job);
-}
-
-/** The submission was made before, and its job is deleted: another submission would run it twice. */
-function resultExpired(job: string): CapstanError {
-  const message = `Idempotency-Key: job ${job} was submitted with it and has been deleted`;
-  return new CapstanError('IDEMPOTENCY_EXPIRED', message, { field: 'Idempotency-Key', jobId: job });
 }

@@ -10,6 +10,7 @@
  * surplus worker is drained per idle timeout in which REQUEST_COUNT constantly wanted fewer; never the last one.
  */
 import { invariant, present } from '../../../lib/invariant.ts';
+import { NO_NODE } from '../../../lib/job-errors.ts';
 import { WorkerState } from '../../../proto/gen/capstan/v1/common.ts';
 
 import type { StepContext } from '../context.ts';
@@ -220,7 +221,7 @@ function recordUnplaced({ now }: StepContext, endpoint: EndpointRecord, { reject
   if (endpoint.unplaced.count === 0) endpoint.unplaced.since = now.mono;
   endpoint.unplaced.count = count;
   if (endpoint.rejections !== rejected || rejected.length === 0) {
-    const reason = other ?? (explainRejections(rejected) || 'no node is connected');
+    const reason = other ?? (explainRejections(rejected) || NO_NODE);
     if (other === undefined || endpoint.decisions.at(-1)?.reason !== reason)
       noteDecision(endpoint, now, { kind: 'NO_PLACE', worker: '', node: '', reason });
   }

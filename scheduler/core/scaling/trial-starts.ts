@@ -3,7 +3,7 @@
  * then the endpoint has one more that waits, so that a worker is requested, and kept until the caller has seen it. The caller repeats
  * the request while it waits; nothing is stored.
  */
-import { CapstanError } from '../../../lib/errors.ts';
+import { endpointNotFound } from '../../../lib/job-errors.ts';
 import { WorkerState } from '../../../proto/gen/capstan/v1/common.ts';
 import { StartPhase } from '../../../proto/gen/capstan/v1/control.ts';
 
@@ -39,7 +39,7 @@ export interface StartProgress {
 export function startWorker(ctx: StepContext, call: number, id: string): void {
   const endpoint = ctx.state.endpoints.get(id);
   if (endpoint === undefined || endpoint.config.removing !== undefined) {
-    ctx.reply(call, new CapstanError('NOT_FOUND', `endpoint ${id} does not exist`));
+    ctx.reply(call, endpointNotFound(id));
     return;
   }
   endpoint.trialUntil = ctx.now.mono + TRIAL_MS;

@@ -4,6 +4,7 @@ import type { ConnectionOptions } from 'node:tls';
 
 import { CapstanError } from '../../../lib/errors.ts';
 import { messageOf } from '../../../lib/to-error.ts';
+import { POSTGRES_PASSWORD_RULE, POSTGRES_SCHEME_RULE } from '../../../lib/postgres-rules.ts';
 
 export interface Address {
   readonly user: string;
@@ -32,8 +33,8 @@ export function parseAddress(text: string, setting: string): Address {
   } catch {
     throw refused('must be postgres://user@host:port/database');
   }
-  if (url.protocol !== 'postgres:' && url.protocol !== 'postgresql:') throw refused('must start with postgres://');
-  if (url.password !== '') throw refused('must not contain a password; use a password file and set PGPASSFILE to its path');
+  if (url.protocol !== 'postgres:' && url.protocol !== 'postgresql:') throw refused(POSTGRES_SCHEME_RULE);
+  if (url.password !== '') throw refused(POSTGRES_PASSWORD_RULE);
   for (const name of url.searchParams.keys()) {
     if (!OPTIONS.includes(name)) throw refused(`unknown option "${name}" (allowed: ${OPTIONS.join(', ')})`);
   }
