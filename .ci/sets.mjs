@@ -32,6 +32,7 @@ export const sets = {
     'dev-contract',
     'dev-debug',
     'dev-neighbours',
+    'dev-python',
     'dev-server',
     'developer',
     'hostile-text',

@@ -27,6 +27,7 @@ import { ownTemporaryFolder, WorkFolders } from './runtimes/work-folders.ts';
 import { ThreadRuntime } from './runtimes/thread/thread-runtime.ts';
 import { ValidatedResponse } from './runtimes/validated-response.ts';
 
+export { openLocalEnvironment } from './inventory/python-environment.ts';
 export { HTTP_WINDOW_BYTES, type HttpCall, type HttpEvents, type HttpRequest, type LogEntry, type TaskResult } from './runtimes/runtime.ts';
 
 export interface LocalWorkerSpec {

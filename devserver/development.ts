@@ -10,6 +10,7 @@ import { DEBUG_MODULES, DebugSessions } from './debug-sessions.ts';
 import { excerptOf } from './excerpt.ts';
 import { DevQueue } from './jobs/dev-queue.ts';
 import { commandOf } from './handlers.ts';
+import { missingImportHint } from './missing-import.ts';
 import { DevPackages } from './packages.ts';
 import { printer } from './printer.ts';
 import { problemText } from './problem.ts';
@@ -41,7 +42,7 @@ export interface Development {
 /** Reads the project and starts its workers. */
 export async function startDevelopment(options: DevelopmentOptions): Promise<Development> {
   const { folder, toolFolder, cacheDir, variables, terminal, inspect, input } = options;
-  const [{ LocalWorkers }, { checkBody, createQueueApi }] = await Promise.all([
+  const [{ LocalWorkers, openLocalEnvironment }, { checkBody, createQueueApi }] = await Promise.all([
     import('../agent/local-workers.ts'),
     import('../gateway/assembly/queue-api.ts'),
   ]);
@@ -67,7 +68,7 @@ export async function startDevelopment(options: DevelopmentOptions): Promise<Dev
   });
   const debug = { modules: DEBUG_MODULES, socket: sessions.path, debugpy: inspect };
   const packages: DevPackages = new DevPackages({
-    ...{ folder, cacheDir, variables, workers, terminal, debug, inspect },
+    ...{ folder, cacheDir, variables, workers, terminal, debug, inspect, openPython: openLocalEnvironment },
     marks: () => project.marksOf(/(^|\/)(requirements[^/]*\.txt|[^/]*\.(toml|lock)|package(-lock)?\.json)$/),
   });
   const project: Project = new Project({
@@ -92,7 +93,10 @@ export async function startDevelopment(options: DevelopmentOptions): Promise<Dev
       },
     },
     onProgress: (endpoint, text) => terminal.line(`${endpoint} | progress: ${text}`),
-    onFailed: (endpoint, job, error) => terminal.warn(`${endpoint}: job ${job} ${error}`),
+    onFailed(endpoint, job, error) {
+      terminal.warn(`${endpoint}: job ${job} ${error}`);
+      showMissingImport(terminal, error);
+    },
     onWebhook: (job) => terminal.warn(`job ${job}: the development server does not call webhooks`),
     isDebugged: (endpoint) => inspect !== undefined || sessions.holds(endpoint),
     now: () => performance.now(),
@@ -161,6 +165,12 @@ async function showLoadFailure(terminal: Terminal, { folder, endpoint, message, 
   const found = await excerptOf(folder, log.join('\n'));
   const place = found === null ? endpoint.file : `${found.file}:${found.line}`;
   terminal.fail([`${place}: ${endpoint.name} failed to load: ${message}`, ...(found?.lines ?? [])].join('\n'));
+  showMissingImport(terminal, message);
+}
+
+function showMissingImport(terminal: Terminal, error: string): void {
+  const hint = missingImportHint(error);
+  if (hint !== undefined) terminal.hint(hint);
 }
 
 function accessText({ method, path, status, ms }: AccessLine): string {

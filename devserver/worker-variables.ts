@@ -21,15 +21,16 @@ export interface PythonPackages {
 
 /**
  * The environment of the development server's workers: the shell's variables and those of `.env`, with the SDK for Python
- * and the project's packages on its paths. `roots`: folders that imports of the project start from, absolute.
+ * and the project's packages on its paths. `roots`: folders that imports of the project start from, absolute. `python`: the
+ * programs of the workers' own Python; undefined where they have the developer's.
  */
 export function workerVariables(
   variables: Readonly<Record<string, string | undefined>>,
   packages: PythonPackages | null,
-  { debug, roots }: { readonly debug: DebugVariables; readonly roots: readonly string[] },
+  { debug, roots, python }: { readonly debug: DebugVariables; readonly roots: readonly string[]; readonly python: string | undefined },
 ): Record<string, string> {
   const own = Object.entries(variables).filter((each): each is [string, string] => each[1] !== undefined);
-  const path = listed(packages?.scripts, variables['PATH']);
+  const path = listed(packages?.scripts, python, variables['PATH']);
   const modules = listed(join(installRoot, 'sdk/python'), debug.modules, ...roots, packages?.path, variables['PYTHONPATH']);
   const debugging = {
     CAPSTAN_DEBUG_SOCKET: debug.socket,
@@ -42,6 +43,8 @@ export function workerVariables(
     ...Object.fromEntries(own),
     ...debugging,
     ...(path === '' ? {} : { PATH: path }),
+    // For programs that name the machine's Python by its path.
+    ...(python === undefined ? {} : { PYTHONNOUSERSITE: '1' }),
     PYTHONPATH: modules,
     PYTHONDONTWRITEBYTECODE: '1',
   };

@@ -2,7 +2,8 @@
 Makes a virtual environment of this Python with links to the admitted packages and to what they require; no other package of the
 host is on its path. What exists is brought up to date. Every Python version can parse this file. Prints JSON.
 
-Arguments: folders, of which the first that can be written to takes it; "--"; names of packages.
+Arguments: "--unless-chosen", to make none of a Python that somebody chose for a project; folders, of which the first that can be
+written to takes it; "--"; names of packages.
 """
 import hashlib
 import json
@@ -13,14 +14,19 @@ import sys
 import sysconfig
 
 CACHE = "__pycache__" + os.sep
+UNLESS_CHOSEN = "--unless-chosen"
 
 
 def main(arguments):
+    version = sys.version.split()[0]
+    if arguments[0] == UNLESS_CHOSEN:
+        if is_chosen():
+            return result(version)
+        arguments = arguments[1:]
     at = arguments.index("--")
     parents, names = arguments[:at], arguments[at + 1 :]
-    version = sys.version.split()[0]
     if sys.version_info < (3, 8):
-        return {"version": version, "bin": "", "isForEveryone": False, "problem": ""}
+        return result(version)
     # Every user reads it: a worker may have a user id of its own.
     os.umask(0o022)
     library = os.path.basename(sysconfig.get_path("stdlib"))
@@ -36,13 +42,19 @@ def main(arguments):
             problems.append(str(error))
             continue
         read = [program, os.__file__] + sorted(target for name, target in links.items() if not name.startswith(CACHE))
-        return {
-            "version": version,
-            "bin": os.path.join(folder, "bin"),
-            "isForEveryone": all(is_for_everyone(path) for path in read),
-            "problem": "",
-        }
-    return {"version": version, "bin": "", "isForEveryone": False, "problem": "; ".join(problems)}
+        return result(version, os.path.join(folder, "bin"), all(is_for_everyone(path) for path in read))
+    return result(version, problem="; ".join(problems))
+
+
+def result(version, programs="", for_everyone=False, problem=""):
+    return {"version": version, "bin": programs, "isForEveryone": for_everyone, "problem": problem}
+
+
+def is_chosen():
+    """Whether somebody chose this Python for a project: a virtual environment, or one of conda that is not its base."""
+    if sys.prefix != sys.base_prefix:
+        return True
+    return os.environ.get("CONDA_DEFAULT_ENV", "base") != "base" and os.environ.get("CONDA_PREFIX") == sys.prefix
 
 
 def base_program():

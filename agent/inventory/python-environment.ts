@@ -9,8 +9,6 @@ import { delimiter, dirname, join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { promisify } from 'node:util';
 
-import type { Logger } from 'pino';
-
 import { preinstalledPackages } from '../../lib/base-images.ts';
 import { messageOf } from '../../lib/to-error.ts';
 
@@ -37,7 +35,7 @@ export interface PythonEnvironmentOptions {
   readonly env: Readonly<Record<string, string>>;
   /** Folders that may hold it; the first that is writable does. */
   readonly folders: readonly string[];
-  readonly log: Pick<Logger, 'warn'>;
+  readonly log: { warn(fields: object, message: string): void };
 }
 
 interface Made {
@@ -70,16 +68,28 @@ export async function openPythonEnvironments(options: PythonEnvironmentOptions):
   };
 }
 
+/**
+ * Makes the environment of workers that a developer runs: of the first Python on PATH, with `packages` besides those of base images.
+ * Returns its folder of programs; undefined without Python, and where workers have the Python as it is, because it is one that the
+ * developer chose for a project: a virtual environment, or one of conda.
+ */
+export async function openLocalEnvironment(options: PythonEnvironmentOptions, packages: readonly string[]): Promise<string | undefined> {
+  const [python] = pythonsOn(options.env['PATH'] ?? '');
+  if (python === undefined) return undefined;
+  const made = await make(python, { ...options.env, ...WITHOUT_USER_SITE }, options, { packages, unlessChosen: true });
+  return made?.bin || undefined;
+}
+
 async function make(
   python: string,
   env: Readonly<Record<string, string>>,
   { folders, log }: PythonEnvironmentOptions,
+  { packages = [], unlessChosen = false }: { readonly packages?: readonly string[]; readonly unlessChosen?: boolean } = {},
 ): Promise<Made | undefined> {
   try {
+    const args = [...(unlessChosen ? ['--unless-chosen'] : []), ...folders, '--', ...preinstalledPackages, ...packages];
     // Isolated: what it reads is the host's, whatever the variables say.
-    const { stdout } = await promisify(execFile)(python, ['-I', PROGRAM, ...folders, '--', ...preinstalledPackages], {
-      ...{ env, cwd: '/', timeout: TIMEOUT_MS },
-    });
+    const { stdout } = await promisify(execFile)(python, ['-I', PROGRAM, ...args], { env, cwd: '/', timeout: TIMEOUT_MS });
     const made = JSON.parse(stdout) as Made;
     if (made.problem !== '') log.warn({ python, problem: made.problem }, PACKAGES_SHARED);
     return made;

@@ -8,6 +8,7 @@ import { isErrno } from '../../lib/to-error.ts';
 export const CACHE_FOLDERS = {
   packages: 'layers',
   'python-environments': 'environments',
+  'python-programs': 'python',
   'node-environments': 'node-environments',
   downloads: 'uv',
   tools: 'tools',
