@@ -37,7 +37,7 @@ import { nodeHandler, nodeServer, type NodeModules } from './handlers-node.ts';
 import { pythonHandler, pythonServer } from './handlers-python.ts';
 import { importedNames } from './imports.ts';
 import { emptyRequirements, installPackages, type InstallOptions } from './packages.ts';
-import { missingModules } from './missing-modules.ts';
+import { missingModules, missingOfWritten } from './missing-modules.ts';
 import { unknownGpus } from './hardware.ts';
 import { manifestOf } from './manifest.ts';
 import { projectScripts } from './project-scripts.ts';
@@ -88,6 +88,7 @@ async function buildWritten(folder: string, options: BuildOptions, terminal: Ter
   const layers = await commandLayers(application, options, terminal);
   if (exclude.length > 0 && layers.length === 0)
     terminal.warn(`--exclude: has no effect, because a written ${MANIFEST_NAME} installs no packages`);
+  for (const text of await missingOfWritten(application, layers, exclude)) terminal.warn(text);
   const scripts = await projectScripts(folder, existsSync(join(folder, 'src')) ? ['src'] : []);
   const commands = application.endpoints.filter(({ spec }) => spec.command.length > 0 && spec.imageName === '').map(({ spec }) => spec);
   const path = options.lookUp('PATH') ?? '';

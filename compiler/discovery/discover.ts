@@ -4,7 +4,7 @@ import type { CapstanError } from '../../lib/errors.ts';
 import { ToolError } from '../../terminal/tool-error.ts';
 import type { DeclaredApplication, DeclaredEndpoint, DeclaredFunction, FileError, NeededModule } from './declared.ts';
 import { errorOf } from './file-error.ts';
-import { readNodeImports } from './node-imports.ts';
+import { neededByScripts, readNodeImports } from './node-imports.ts';
 import { readNodeFile } from './node.ts';
 import { PythonReader } from './python-reader.ts';
 import { readPythonFiles } from './python.ts';
@@ -89,6 +89,8 @@ export async function discoverFiles(folder: string, lookUp: LookUp, reader: Pyth
     ofNode.flatMap(({ file, app, settings }) => [file, ...(app?.file == null || settings.build !== undefined ? [] : [app.file])]),
   );
   const imports = await readNodeImports(folder, [...loaded]);
+  const commands = found.filter(({ settings }) => settings.image === undefined).map(({ settings }) => settings.command);
+  const byScripts = (await neededByScripts(folder, commands)).filter(({ name }) => !imports.needed.some((each) => each.name === name));
   // The file of an application is not that of its endpoint.
   for (const { file, error } of imports.errors)
     for (const each of ofNode) if (each.file === file || each.app?.file === file) errors.push({ file: each.file, error });
@@ -110,7 +112,7 @@ export async function discoverFiles(folder: string, lookUp: LookUp, reader: Pyth
       endpoints,
       pythonVersion: python,
       pythonRoots,
-      needed: [...needed, ...imports.needed],
+      needed: [...needed, ...imports.needed, ...byScripts],
       rules: imports.rules,
       warnings,
     },

@@ -2,9 +2,10 @@
  * Follows the imports of an application's files in Node. What Node cannot load is refused with its place; what TypeScript
  * resolves and Node does not (loader-rules.ts) is told to the loaders of handlers.
  */
+import { existsSync } from 'node:fs';
 import { readFile, realpath } from 'node:fs/promises';
 import { isBuiltin } from 'node:module';
-import { extname, join } from 'node:path';
+import { extname, join, posix } from 'node:path';
 
 import { parseModule, type ParsedModule } from '../signatures/exports.ts';
 import { listFiles } from '../artifact/files.ts';
@@ -52,6 +53,15 @@ export async function readNodeImports(folder: string, files: readonly string[]):
     }
   }
   return { rules: reader.rules, errors, needed: [...reader.needed.values()] };
+}
+
+const SCRIPT = /^[^-$/].*\.[cm]?[jt]s$/;
+
+/** Returns the packages that scripts of commands import. What cannot be read may be for another program than Node. */
+export async function neededByScripts(folder: string, commands: readonly (readonly string[])[]): Promise<readonly NeededModule[]> {
+  const scripts = [...new Set(commands.flat())].filter((word) => SCRIPT.test(word)).map((word) => posix.normalize(word));
+  const there = scripts.filter((path) => existsSync(join(folder, path)));
+  return there.length === 0 ? [] : (await readNodeImports(folder, there)).needed;
 }
 
 class ImportReader {

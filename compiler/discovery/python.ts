@@ -16,7 +16,7 @@ import { ToolError } from '../../terminal/tool-error.ts';
 import { pythonAppOf } from './app.ts';
 import type { DeclaredEndpoint, DeclaredFunction, DeclaredMethod, FileError, NeededModule } from './declared.ts';
 import { errorOf } from './file-error.ts';
-import type { PythonReader } from './python-reader.ts';
+import { PythonReader } from './python-reader.ts';
 import { broken, FORMER_PARAMETERS, nestedWarning, notLiteral, settingsOf, type LookUp, type Place } from './settings.ts';
 
 const argument = z.object({ line: z.number(), value: z.unknown().optional(), problem: z.string().optional() });
@@ -99,7 +99,7 @@ export async function readPythonFiles(
       errors.push(errorOf(file.path, thrown));
     }
   }
-  const packed = new Set((await listFiles(folder, { skip: (name) => name === 'node_modules' })).entries.map(({ path }) => path));
+  const packed = await packedFiles(folder);
   const left = imported.filter(({ path }) => !packed.has(path));
   const places = await Promise.all(left.map(async (each) => ({ ...each, real: await realPathIn(folder, each.path) })));
   for (const { path, by, line, column, real } of places) {
@@ -107,13 +107,34 @@ export async function readPythonFiles(
     const message = `${by}:${line}:${column}: the import is ${path}, which an ignore file or its name keeps out of the artifact`;
     errors.push({ file: by, error: new ToolError('INVALID_MANIFEST', message, 'Change the rule in .gitignore or .toolignore.') });
   }
-  // A file that changes `sys.path` finds modules anywhere in the project.
+  return { version, endpoints, roots, warnings, errors, needed: foreign(needed, packed) };
+}
+
+/**
+ * Returns what modules of the project and scripts of commands import, and neither the project nor the standard library has. With a
+ * written manifest. @throws CapstanError CONFIG when this machine has no suitable Python.
+ */
+export async function neededByPython(
+  folder: string,
+  sources: { readonly modules: readonly string[]; readonly commands: readonly (readonly string[])[] },
+): Promise<NeededModule[]> {
+  const reader = new PythonReader();
+  try {
+    const { needed } = answerSchema.parse(await reader.read({ root: folder, files: [], ...sources }));
+    return foreign(needed, await packedFiles(folder));
+  } finally {
+    await reader.close();
+  }
+}
+
+async function packedFiles(folder: string): Promise<Set<string>> {
+  return new Set((await listFiles(folder, { skip: (name) => name === 'node_modules' })).entries.map(({ path }) => path));
+}
+
+/** A file that changes `sys.path` finds modules anywhere in the project. */
+function foreign(needed: z.output<typeof answerSchema>['needed'], packed: ReadonlySet<string>): NeededModule[] {
   const own = new Set([...packed].flatMap((path) => path.replace(/\.(py|so|pyd)$/, '').split('/')));
-  const foreign = needed.filter(({ name }) => !own.has(name));
-  return {
-    ...{ version, endpoints, roots, warnings, errors },
-    needed: foreign.map(({ name, by, line }) => ({ language: 'python', name, place: `${by}:${line}` })),
-  };
+  return needed.filter(({ name }) => !own.has(name)).map(({ name, by, line }) => ({ language: 'python', name, place: `${by}:${line}` }));
 }
 
 function ignoredSettings({ path, declarations }: z.output<typeof fileSchema>): string[] {

@@ -112,3 +112,60 @@ test('Node: neither built-in, optional, own nor type imports are named, but what
   t.is(found.length, 1);
   t.regex(found[0] ?? '', /: left-padd \(main\.ts:4\), @scope\/pkg \(main\.ts:5\), reexportedx \(own\.ts:1\)\. Name them in package\.json/);
 });
+
+const written = (...endpoints: readonly (readonly [name: string, more: object])[]): string =>
+  JSON.stringify({ version: '1', resources: Object.fromEntries(endpoints.map(([name, more]) => [name, { type: 'queue', ...more }])) });
+
+test('written manifest: what functions and scripts of commands import is named; what the folder has is not', async (t) => {
+  const python = { 'jobs.py': 'import helper, yamlx, vendored\ndef job(x): return x\n', 'helper.py': 'import deepx\n' };
+  const functions = [{ name: 'job', module: 'jobs' }];
+  const [found = '', ...more] = await warningsOf(t, {
+    ...python,
+    'python_packages/vendored.py': '',
+    'tool_manifest.json': written(['job', { functions }]),
+  });
+  t.deepEqual(more, []);
+  t.regex(found, /: yamlx \(jobs\.py:1\), deepx \(helper\.py:1\)\. Install the packages into python_packages: workers do not have/);
+
+  const node = {
+    'web.mjs': "import pad from 'left-padd';\nimport './own.mjs';\nexport const two = (x) => pad(x);\n",
+    'own.mjs': "import 'deepx';\n",
+  };
+  const [ofNode = ''] = await warningsOf(t, {
+    ...node,
+    'tool_manifest.json': written(['two', { functions: [{ name: 'two', module: 'web' }] }]),
+  });
+  t.regex(ofNode, /: left-padd \(web\.mjs:1\), deepx \(own\.mjs:1\)\. Name them in package\.json/);
+  const there = { ...node, 'node_modules/left-padd/package.json': '{}', 'node_modules/deepx/package.json': '{}' };
+  t.deepEqual(
+    await warningsOf(t, { ...there, 'tool_manifest.json': written(['two', { functions: [{ name: 'two', module: 'web' }] }]) }),
+    [],
+  );
+
+  const command = ['python3', 'jobs.py'];
+  const [ofCommand = ''] = await warningsOf(t, { ...python, 'tool_manifest.json': written(['three', { command }]) });
+  t.regex(ofCommand, /: yamlx \(jobs\.py:1\), vendored \(jobs\.py:1\)\. Name the packages in requirements\.txt/);
+});
+
+test('written manifest: an image of its own may have any module, a base image only its packages', async (t) => {
+  const files = { 'jobs.py': 'import numpy, yamlx\ndef job(x): return x\n' };
+  const of = (imageName: string): Record<string, string> => ({
+    ...files,
+    'tool_manifest.json': written(['job', { imageName, functions: [{ name: 'job', module: 'jobs' }] }]),
+  });
+  t.deepEqual(await warningsOf(t, of('example/one:1')), []);
+  t.regex((await warningsOf(t, of('capstan/base-python'))).join(), /: yamlx \(jobs\.py:1\)\./);
+});
+
+test('Node: what a script of a command imports is named, in both kinds of projects', async (t) => {
+  const script = {
+    'jobs/serve.mjs': "import 'node:http';\nimport './own.mjs';\nimport 'expresss';\n",
+    'jobs/own.mjs': "import 'deepx';\n",
+  };
+  const command = ['node', '--enable-source-maps', './jobs/serve.mjs', '$PORT'];
+  const expected = /: expresss \(jobs\/serve\.mjs:3\), deepx \(jobs\/own\.mjs:1\)\. Name them in package\.json/;
+  const main = `import { endpoint } from '@capstan/sdk';\nendpoint({ name: 'one', loadBalanced: true, command: ${JSON.stringify(command)} });\n`;
+  t.regex((await warningsOf(t, { ...script, 'main.ts': main })).join(), expected);
+  const manifest = { 'tool_manifest.json': written(['one', { type: 'load-balanced', command }]) };
+  t.regex((await warningsOf(t, { ...script, ...manifest })).join(), expected);
+});

@@ -66,7 +66,8 @@ def main(order):
     root = order["root"]
     files = []
     sources = Sources(root)
-    reached = list(order["files"])
+    # With a written manifest: modules of its functions.
+    reached = list(order["files"]) + order.get("modules", [])
     roots = source_roots(root)
     taken = standard_names([root] + [os.path.join(root, each) for each in roots])
     # Who imports a file, for messages.
@@ -83,7 +84,7 @@ def main(order):
             read = FileReader(path, tree, sources).read()
             for each in read["declarations"]:
                 find_app(root, roots, each, reached)
-                for script, name, line in of_scripts(root, roots, each):
+                for script, name, line in of_scripts(root, roots, each["settings"].get("command", {}).get("value")):
                     needed.setdefault(name, {"name": name, "by": script, "line": line})
             files.append(read)
         for name, line in foreign_modules(root, roots, tree):
@@ -96,6 +97,9 @@ def main(order):
                     reached.append(each)
         except Fault as fault:
             files.append({"path": path, "fault": {"line": fault.line, "column": fault.column, "message": str(fault)}})
+    for command in order.get("commands", []):
+        for script, name, line in of_scripts(root, roots, command):
+            needed.setdefault(name, {"name": name, "by": script, "line": line})
     # The file of an application is parsed by now, and has its own imports.
     for declared in (each for read in files for each in read.get("declarations", [])):
         if declared.get("app_file") is not None:
@@ -125,9 +129,8 @@ def find_app(root, roots, declared, reached):
             return
 
 
-def of_scripts(root, roots, declared):
+def of_scripts(root, roots, command):
     """Yields (script, top-level name, line) of what scripts of a command import, which find what is beside them, too."""
-    command = declared["settings"].get("command", {}).get("value")
     for path in command if isinstance(command, list) else []:
         if isinstance(path, str) and path.endswith(".py") and path[0] not in "-$/" and os.path.isfile(os.path.join(root, path)):
             tree, _ = parse(root, path)
