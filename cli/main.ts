@@ -7,6 +7,8 @@ import { readEnvironment } from '../terminal/config.ts';
 import { currentSpelling } from './old-spellings.ts';
 import { buildProgram } from './program.ts';
 import { createTerminal, type Terminal } from '../terminal/terminal.ts';
+import { confirm } from '../terminal/confirm.ts';
+import { flagOption } from '../terminal/options.ts';
 import { explain } from '../terminal/tool-error.ts';
 
 const USAGE_EXIT = 2;
@@ -28,6 +30,8 @@ async function main(given: readonly string[]): Promise<number> {
   let code = 0;
   const program = buildProgram(found.root === undefined ? await allCommands() : [found.root], {
     async execute(command, invocation) {
+      if (command.confirm !== undefined && !flagOption(invocation.options, 'yes') && terminal.isLive && process.stdin.isTTY)
+        await confirm(command.confirm(invocation), terminal);
       code = (await command.run({ ...invocation, env, terminal })) ?? 0;
     },
   });

@@ -101,10 +101,12 @@ function oneOf(field: string, value: string, choices: readonly string[], path: s
   throw new ToolError('INVALID_ARGUMENT', `${field}: must be one of ${choices.join(', ')}`, hint, { field });
 }
 
-/** Commands receive `-o json` as `--json`. */
+/** Commands receive `-o json` as `--json`, except those whose `--json` is the name of a file. */
 function valuesOf(command: Commander): OptionValues {
   const { output, ...values } = command.opts<Record<string, string | boolean | undefined>>();
-  return output === undefined ? values : { ...values, json: output === 'json' };
+  return output === undefined
+    ? values
+    : { ...values, output, json: typeof values['json'] === 'string' ? values['json'] : output === 'json' };
 }
 
 /** The variables that have no option, and examples. */

@@ -8,9 +8,12 @@
 import pc from 'picocolors';
 
 import { visibleLine, visibleText } from '../lib/visible-text.ts';
+import { renderTable, type Table } from './table.ts';
 
 export interface Stream {
   readonly isTTY?: boolean;
+  /** Width of a terminal, cells. */
+  readonly columns?: number;
   write(text: string): unknown;
 }
 
@@ -36,6 +39,8 @@ export interface Terminal {
   top(): void;
   /** Data: a document on stdout, such as JSON or a table, with its own line breaks. */
   data(text: string): void;
+  /** Data: rows in columns, which fit a terminal; columns that are left out are named in a hint. */
+  table(table: Table): void;
   /** Data: one value on stdout, always on one line. */
   value(text: string): void;
   /** Data that a message already contains: printed on stdout only if that is not a terminal. */
@@ -95,6 +100,11 @@ export function createTerminal(streams: TerminalSettings): Terminal {
     data(text) {
       clear();
       out.write(`${visibleText(text)}\n`);
+    },
+    table(table) {
+      const { text, omitted } = renderTable(table, out.isTTY === true ? out.columns : undefined);
+      this.data(text);
+      if (omitted.length > 0) this.hint(`not shown in this width: ${omitted.join(', ')}; -o json has all`);
     },
     value(text) {
       this.data(visibleLine(text));

@@ -40,6 +40,11 @@ export interface Command extends Named {
   readonly settings?: readonly SettingName[];
   /** Takes `--json` and `-o json`. */
   readonly json?: boolean;
+  /**
+   * Returns what the command deletes, as a question. It is asked on a terminal unless `--yes` was given; a script is not
+   * asked.
+   */
+  readonly confirm?: (invocation: Pick<Invocation, 'args' | 'options'>) => string;
   /** Example command lines, without `capstan`. */
   readonly examples?: readonly string[];
   /** Returns the exit code; undefined means 0. A CapstanError is printed with its hint and determines the exit code. */
@@ -60,6 +65,8 @@ const jsonOptions: readonly OptionSpec[] = [
   { flags: '--json', description: 'same as --output json' },
 ];
 
+const yesOption: OptionSpec = { flags: '-y, --yes', description: 'do not ask on a terminal' };
+
 export function isGroup(node: CommandNode): node is CommandGroup {
   return 'commands' in node;
 }
@@ -70,8 +77,8 @@ export function memberOf(group: CommandGroup, word: string): CommandNode | undef
 }
 
 /** Returns all options of a command: its own, those of its output, those of its settings. */
-export function optionsOf({ options = [], settings = [], json = false }: Command): readonly OptionSpec[] {
-  return [...options, ...(json ? jsonOptions : []), ...settingOptions(...settings)];
+export function optionsOf({ options = [], settings = [], json = false, confirm }: Command): readonly OptionSpec[] {
+  return [...options, ...(confirm === undefined ? [] : [yesOption]), ...(json ? jsonOptions : []), ...settingOptions(...settings)];
 }
 
 /** Prints the data as JSON if the command was run with `--json`; else calls `text`. */

@@ -1,8 +1,9 @@
 /**
  * Generates completion scripts from the tree of commands: names at each level, options, the values of options with a fixed
- * set, and names of endpoints and environments, which `capstan complete` gets from the service.
+ * set, and names of endpoints, environments, nodes, keys and accounts, which `capstan complete` gets from the service.
  */
 import { isGroup, optionsOf, type Command, type CommandNode } from './command.ts';
+import { NAMED, type NamedKind } from './named.ts';
 
 interface Flag {
   /** `-f` or `--follow`. */
@@ -13,7 +14,7 @@ interface Flag {
 }
 
 /** Names that the service has; empty for other values. */
-type Names = 'endpoint' | 'environment' | '';
+type Names = NamedKind | '';
 
 /** One position in the tree. */
 interface Level {
@@ -85,7 +86,7 @@ function levelOf(command: Command, path: string): Level {
 }
 
 function namesOf(value: string | undefined): Names {
-  return value === 'endpoint' || value === 'environment' ? value : '';
+  return NAMED.find((each) => each === value) ?? '';
 }
 
 /** Its variables avoid names that are special in zsh, such as `path` (the folders of PATH) and `words`. */

@@ -7,7 +7,6 @@ import { GATEWAY_SETTINGS, readSettings } from '../../terminal/config.ts';
 import { sizeText } from '../../terminal/size-text.ts';
 import { connect } from '../../client/gateway.ts';
 import { ageOf } from '../../terminal/age.ts';
-import { renderTable } from '../../terminal/table.ts';
 import { cellColumn, cellOption } from './cells.ts';
 
 const accountArgument = { name: 'account', description: 'id of the account' };
@@ -101,6 +100,8 @@ const remove: Command = {
   ],
   settings: GATEWAY_SETTINGS,
   json: true,
+  confirm: ({ args: [account = ''], options }) =>
+    `Delete account ${account} with its keys and environments${flagOption(options, 'force') ? ' and all of its endpoints' : ''}?`,
   examples: ['account delete team', 'account delete team --force --stop'],
   async run(invocation) {
     const { args, options, env, terminal } = invocation;
@@ -136,9 +137,11 @@ function print(invocation: Invocation, rows: readonly AccountRow[]): void {
       isolation?.network ?? '',
       ageOf(createdAt),
     ]);
-    invocation.terminal.data(
-      renderTable(['ID', ...column.head, 'ENDPOINTS', 'MAX WORKERS', 'BUILDS', 'BODIES', 'ISOLATION', 'NETWORK', 'AGE'], cells),
-    );
+    invocation.terminal.table({
+      head: ['ID', ...column.head, 'ENDPOINTS', 'MAX WORKERS', 'BUILDS', 'BODIES', 'ISOLATION', 'NETWORK', 'AGE'],
+      rows: cells,
+      optional: ['NETWORK', 'ISOLATION', 'BODIES', 'BUILDS', 'AGE'],
+    });
   });
 }
 

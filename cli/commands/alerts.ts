@@ -5,7 +5,6 @@ import { printResult, type Command, type CommandGroup } from '../command/command
 import { GATEWAY_SETTINGS, readSettings } from '../../terminal/config.ts';
 import { connect } from '../../client/gateway.ts';
 import { ageOf } from '../../terminal/age.ts';
-import { renderTable } from '../../terminal/table.ts';
 import { ToolError } from '../../terminal/tool-error.ts';
 
 const channelArgument = { name: 'channel', description: 'id of the channel' };
@@ -30,7 +29,12 @@ const list: Command = {
         ageOf(row.createdAt),
         row.failure ?? '',
       ]);
-      terminal.data(renderTable(['ID', 'KIND', 'ADDRESS', 'ABOUT', 'OPEN', 'AGE', 'FAILURE'], cells));
+      terminal.table({
+        head: ['ID', 'KIND', 'ADDRESS', 'ABOUT', 'OPEN', 'AGE', 'FAILURE'],
+        rows: cells,
+        optional: ['ABOUT', 'KIND', 'AGE'],
+        cut: ['ADDRESS', 'FAILURE'],
+      });
       if (rows.length === 0) terminal.next('capstan alerts add <address>');
     });
   },
@@ -81,6 +85,7 @@ const remove: Command = {
   arguments: [channelArgument],
   settings: GATEWAY_SETTINGS,
   json: true,
+  confirm: ({ args: [channel = ''] }) => `Send no more alerts to channel ${channel}?`,
   examples: ['alerts remove alert-3f1c2a9d5e60'],
   async run(invocation) {
     const { args, options, env, terminal } = invocation;

@@ -5,7 +5,6 @@ import { GATEWAY_SETTINGS, readSettings } from '../../terminal/config.ts';
 import { connect } from '../../client/gateway.ts';
 import type { AuditRow } from '../api/audit.ts';
 import { ageOf } from '../../terminal/age.ts';
-import { renderTable } from '../../terminal/table.ts';
 
 const PAGE = 1_000;
 const DEFAULT_LIMIT = 50;
@@ -53,7 +52,12 @@ export const audit: Command = {
         row.object,
         changeOf(row),
       ]);
-      terminal.data(renderTable(['WHEN', 'KEY', 'FROM', 'ACTION', 'OBJECT', 'CHANGE'], cells));
+      terminal.table({
+        head: ['WHEN', 'KEY', 'FROM', 'ACTION', 'OBJECT', 'CHANGE'],
+        rows: cells,
+        optional: ['FROM'],
+        cut: ['CHANGE'],
+      });
     });
   },
 };

@@ -3,7 +3,6 @@ import { textOption } from '../../terminal/options.ts';
 import { GATEWAY_SETTINGS, readSettings } from '../../terminal/config.ts';
 import { connect } from '../../client/gateway.ts';
 import { ageOf } from '../../terminal/age.ts';
-import { renderTable } from '../../terminal/table.ts';
 import { sizeText } from '../../terminal/size-text.ts';
 
 const DIGITS = 12;
@@ -30,7 +29,12 @@ const list: Command = {
         row.endpoints.join(', '),
         row.current.join(', '),
       ]);
-      terminal.data(renderTable(['DIGEST', 'ENVIRONMENT', 'AGE', 'SIZE', 'ENDPOINTS', 'CURRENT FOR'], cells));
+      terminal.table({
+        head: ['DIGEST', 'ENVIRONMENT', 'AGE', 'SIZE', 'ENDPOINTS', 'CURRENT FOR'],
+        rows: cells,
+        optional: ['SIZE'],
+        cut: ['ENDPOINTS', 'CURRENT FOR'],
+      });
       terminal.next(rows.length === 0 ? 'capstan deploy <folder>' : 'capstan rollback --to <digest>');
     });
   },

@@ -2,7 +2,6 @@ import { CapstanError } from '../../lib/errors.ts';
 import { cacheFolder } from '../command/build-options.ts';
 import { printResult, type Command, type CommandGroup } from '../command/command.ts';
 import { sizeText } from '../../terminal/size-text.ts';
-import { renderTable } from '../../terminal/table.ts';
 
 const list: Command = {
   name: 'list',
@@ -14,12 +13,8 @@ const list: Command = {
     const { cacheContents } = await import('../../compiler/build/cache-contents.ts');
     const rows = await cacheContents(cacheFolder(env));
     printResult(invocation, rows, () => {
-      terminal.data(
-        renderTable(
-          ['CONTENTS', 'SIZE', 'FOLDER'],
-          rows.map(({ kind, bytes, folder }) => [kind, sizeText(bytes), folder]),
-        ),
-      );
+      const cells = rows.map(({ kind, bytes, folder }) => [kind, sizeText(bytes), folder]);
+      terminal.table({ head: ['CONTENTS', 'SIZE', 'FOLDER'], rows: cells });
       terminal.hint(`Total: ${sizeText(rows.reduce((sum, { bytes }) => sum + bytes, 0))}. To clear it: capstan cache clear`);
     });
   },

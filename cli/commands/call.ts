@@ -6,7 +6,7 @@ import { text as textOf } from 'node:stream/consumers';
 import type { Job, JobSnapshot } from '../../sdk/typescript/job.ts';
 import type { EndpointRow } from '../api/endpoint-row.ts';
 import { tellWaitReasons } from '../api/wait-reason.ts';
-import type { Command, Invocation } from '../command/command.ts';
+import { OUTPUT_FORMATS, type Command, type Invocation } from '../command/command.ts';
 import { readDuration } from '../command/duration.ts';
 import { flagOption, textOption } from '../../terminal/options.ts';
 import { GATEWAY_SETTINGS, readSettings } from '../../terminal/config.ts';
@@ -33,6 +33,12 @@ export const call: Command = {
   ],
   options: [
     { flags: '--json <file>', description: 'the whole input, a JSON object, from a file; - for stdin' },
+    {
+      flags: '-o, --output <format>',
+      description: 'output format; json prints the whole job, chunks of --stream always are JSON',
+      choices: OUTPUT_FORMATS,
+      default: 'text',
+    },
     { flags: '--stream', description: 'print each chunk of a generator as it arrives, one JSON value per line' },
     { flags: '--async', description: 'print the id of the job without waiting for it to end' },
     { flags: '--env <environment>', description: 'environment of the endpoint, if its name is ambiguous' },
@@ -47,6 +53,7 @@ export const call: Command = {
   async run(invocation) {
     const { args, options, terminal } = invocation;
     const isStreamed = flagOption(options, 'stream');
+    const isJson = textOption(options, 'output') === 'json';
     if (isStreamed && flagOption(options, 'async'))
       throw new CapstanError('INVALID_ARGUMENT', '--stream: not allowed with --async', { field: '--stream' });
     const seconds = readDuration('--timeout', textOption(options, 'timeout'));
@@ -57,7 +64,7 @@ export const call: Command = {
     return refusals(async () => {
       const job = await endpoint.run(input);
       if (flagOption(options, 'async')) {
-        terminal.value(job.id);
+        terminal.value(isJson ? JSON.stringify({ id: job.id }) : job.id);
         terminal.next(show(job));
         return 0;
       }
@@ -68,7 +75,7 @@ export const call: Command = {
         return job.wait(seconds === null ? {} : { timeoutMs: seconds * 1000 });
       })().finally(stop);
       terminal.progress('');
-      return report(ended, { isStreamed, show: show(job), terminal });
+      return report(ended, { isStreamed, isJson, show: show(job), terminal });
     });
   },
 };
@@ -122,16 +129,19 @@ async function printChunks(job: Job, terminal: Terminal): Promise<void> {
 
 interface ReportOptions {
   readonly isStreamed: boolean;
+  /** The whole job is printed. */
+  readonly isJson: boolean;
   /** The command that shows the job. */
   readonly show: string;
   readonly terminal: Terminal;
 }
 
 /** Prints the output, or why there is none; returns the exit code. */
-function report(ended: JobSnapshot, { isStreamed, show, terminal }: ReportOptions): number {
+function report(ended: JobSnapshot, { isStreamed, isJson, show, terminal }: ReportOptions): number {
   const { status, output, error, delayTime = 0, executionTime = 0 } = ended;
+  if (isJson && !isStreamed) terminal.data(stringifyExact(ended, 2));
   if (status === 'COMPLETED') {
-    if (!isStreamed) terminal.data(stringifyExact(output ?? null, 2));
+    if (!isStreamed && !isJson) terminal.data(stringifyExact(output ?? null, 2));
     terminal.done(`COMPLETED after ${delayTime} ms in the queue and ${executionTime} ms of execution`);
     return 0;
   }

@@ -2,7 +2,6 @@ import { printResult, type Command, type CommandGroup } from '../command/command
 import { GATEWAY_SETTINGS, readSettings } from '../../terminal/config.ts';
 import { connect } from '../../client/gateway.ts';
 import { textOption, type OptionSpec } from '../../terminal/options.ts';
-import { renderTable } from '../../terminal/table.ts';
 import { ToolError } from '../../terminal/tool-error.ts';
 
 const list: Command = {
@@ -17,7 +16,7 @@ const list: Command = {
     const rows = await listCells(await connect(readSettings(options, env), env));
     printResult(invocation, rows, () => {
       const cells = rows.map(({ name, accounts, address }) => [name, String(accounts), address ?? '']);
-      terminal.data(renderTable(['NAME', 'ACCOUNTS', 'OWNER'], cells));
+      terminal.table({ head: ['NAME', 'ACCOUNTS', 'OWNER'], rows: cells });
     });
   },
 };

@@ -16,6 +16,10 @@ export const endpointDelete: Command = {
   ],
   settings: GATEWAY_SETTINGS,
   json: true,
+  confirm: ({ args: [endpoint], options }) => {
+    const what = endpoint === undefined ? 'all endpoints' : `endpoint ${endpoint}`;
+    return `Delete ${what} of environment ${textOption(options, 'env') ?? 'default'} and cancel the queued jobs?`;
+  },
   examples: ['endpoints delete hello', 'endpoints delete hello --env staging --stop', 'endpoints delete --all --env staging'],
   async run(invocation) {
     const { args, options, env, terminal } = invocation;

@@ -6,7 +6,7 @@ import { printResult, type Command, type CommandGroup, type Invocation } from '.
 import { textOption } from '../../terminal/options.ts';
 import { GATEWAY_SETTINGS, readSettings } from '../../terminal/config.ts';
 import { connect } from '../../client/gateway.ts';
-import { renderTable } from '../../terminal/table.ts';
+import { ageOf } from '../../terminal/age.ts';
 import { publicWarning } from '../deploy/report.ts';
 import { endpointDelete } from './endpoint-delete.ts';
 
@@ -28,20 +28,20 @@ const list: Command = {
 };
 
 function printList({ terminal }: Invocation, rows: readonly EndpointRow[]): void {
-  terminal.data(
-    renderTable(
-      ['NAME', 'KIND', 'ENVIRONMENT', 'WORKERS', 'QUEUED', 'RUNNING', 'URL'],
-      rows.map((row) => [
-        row.name,
-        row.kind,
-        row.environment,
-        `${row.workers}/${row.workersMax}`,
-        String(row.jobsInQueue),
-        String(row.jobsInProgress),
-        row.url,
-      ]),
-    ),
-  );
+  const cells = rows.map((row) => [
+    row.name,
+    row.kind,
+    row.environment,
+    `${row.workers}/${row.workersMax}`,
+    String(row.jobsInQueue),
+    String(row.jobsInProgress),
+    row.url,
+  ]);
+  terminal.table({
+    head: ['NAME', 'KIND', 'ENVIRONMENT', 'WORKERS', 'QUEUED', 'RUNNING', 'URL'],
+    rows: cells,
+    optional: ['KIND', 'URL', 'ENVIRONMENT'],
+  });
   for (const { name, queueReason, queueDetail, kind } of rows)
     if (queueReason !== '') terminal.warn(`${name}: ${waiting(kind)}: ${queueReason}${queueDetail === '' ? '' : `: ${queueDetail}`}`);
   if (rows.length === 0) terminal.next('capstan deploy <folder>');
@@ -78,11 +78,23 @@ function printDetail({ terminal }: Invocation, detail: EndpointDetail | null): v
       worker.nodeId,
       worker.detail || worker.decision,
     ]);
-    terminal.data(`\n${renderTable(['WORKER', 'STATUS', 'RUNTIME', 'NODE', 'REASON'], rows)}`);
+    terminal.data('');
+    terminal.table({
+      head: ['WORKER', 'STATUS', 'RUNTIME', 'NODE', 'REASON'],
+      rows,
+      optional: ['RUNTIME', 'NODE'],
+      cut: ['REASON'],
+    });
   }
   if (detail.decisions.length > 0) {
-    const rows = detail.decisions.map(({ at, kind, worker, node, reason }) => [at, kind, worker, node, reason]);
-    terminal.data(`\n${renderTable(['TIME', 'DECISION', 'WORKER', 'NODE', 'REASON'], rows)}`);
+    const rows = detail.decisions.map(({ at, kind, worker, node, reason }) => [at, ageOf(at), kind, worker, node, reason]);
+    terminal.data('');
+    terminal.table({
+      head: ['TIME', 'AGE', 'DECISION', 'WORKER', 'NODE', 'REASON'],
+      rows,
+      optional: ['TIME', 'NODE', 'WORKER'],
+      cut: ['REASON'],
+    });
   }
   if (detail.queueReason !== '') terminal.warn(`${waiting(detail.kind)}: ${detail.queueReason}: ${detail.queueDetail}`);
   for (const { reason, nodes, examples } of detail.rejections) {

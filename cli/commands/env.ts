@@ -5,7 +5,6 @@ import { flagOption } from '../../terminal/options.ts';
 import { GATEWAY_SETTINGS, readSettings } from '../../terminal/config.ts';
 import { connect } from '../../client/gateway.ts';
 import { ageOf } from '../../terminal/age.ts';
-import { renderTable } from '../../terminal/table.ts';
 import { ToolError } from '../../terminal/tool-error.ts';
 
 const environment = { name: 'environment', description: 'name of the environment' };
@@ -28,7 +27,7 @@ const list: Command = {
         String(row.deployment),
         ageOf(row.createdAt),
       ]);
-      terminal.data(renderTable(['NAME', 'ENDPOINTS', 'MAX WORKERS', 'DEPLOYMENT', 'AGE'], cells));
+      terminal.table({ head: ['NAME', 'ENDPOINTS', 'MAX WORKERS', 'DEPLOYMENT', 'AGE'], rows: cells, optional: ['DEPLOYMENT'] });
       const [first] = rows;
       terminal.next(first === undefined ? 'capstan deploy <folder>' : `capstan env get ${first.name}`);
     });
@@ -90,6 +89,8 @@ const remove: Command = {
   ],
   settings: GATEWAY_SETTINGS,
   json: true,
+  confirm: ({ args: [wanted = ''], options }) =>
+    `Delete environment ${wanted}${flagOption(options, 'force') ? ' and all of its endpoints' : ''}?`,
   examples: ['env delete staging', 'env delete staging --force --stop'],
   async run(invocation) {
     const { args, terminal } = invocation;

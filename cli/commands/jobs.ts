@@ -2,13 +2,14 @@ import { CapstanError } from '../../lib/errors.ts';
 import { stringifyExact } from '../../lib/exact-json.ts';
 import type { EndpointRow } from '../api/endpoint-row.ts';
 import type { GatewayClient } from '../../client/gateway-client.ts';
-import { GET_SUBMITTER } from '../../client/graphql/gen/operations.ts';
+import { GET_JOB_STORY } from '../../client/graphql/gen/operations.ts';
 import { QueueApi, type JobPage, type JobStatus } from '../../client/queue-api.ts';
 import { printResult, type ArgumentSpec, type Command, type CommandGroup, type Invocation } from '../command/command.ts';
 import { flagOption, textOption, type OptionSpec } from '../../terminal/options.ts';
 import { GATEWAY_SETTINGS, readSettings } from '../../terminal/config.ts';
 import { connect, gatewayOf } from '../../client/gateway.ts';
-import { renderTable } from '../../terminal/table.ts';
+import { timelineOf } from '../api/job-timeline.ts';
+import { ageOf } from '../../terminal/age.ts';
 
 const endpointArgument: ArgumentSpec = { name: 'endpoint', description: 'id or name' };
 const environmentOption: OptionSpec = { flags: '--env <environment>', description: 'environment of the endpoint', default: 'all' };
@@ -38,37 +39,48 @@ const list: Command = {
     environmentOption,
     { flags: '--status <status>', description: 'only jobs with this status', choices: STATUSES },
     { flags: '--limit <jobs>', description: 'number of jobs, 1 to 100', default: '20' },
+    { flags: '--offset <jobs>', description: 'number of jobs to leave out, newest first, for the next page', default: '0' },
   ],
   settings: GATEWAY_SETTINGS,
   json: true,
-  examples: ['jobs list hello', 'jobs list hello --status FAILED --limit 100'],
+  examples: ['jobs list hello', 'jobs list hello --status FAILED --limit 100', 'jobs list hello --offset 20'],
   async run(invocation) {
     const { options, terminal } = invocation;
     const { api } = await open(invocation);
     const query = new URLSearchParams();
-    const status = textOption(options, 'status');
-    const limit = textOption(options, 'limit');
-    if (status !== undefined) query.set('status', status);
-    if (limit !== undefined) query.set('limit', limit);
+    for (const name of ['status', 'limit', 'offset']) {
+      const value = textOption(options, name);
+      if (value !== undefined) query.set(name, value);
+    }
     const page = await api.call<JobPage>('GET', `/requests?${query.toString()}`);
     printResult(invocation, page, () => {
       const rows = page.requests.map((job) => [
         job.id,
         job.status,
+        ageOf(submittedAt(job.id)),
         span(job.delayTime),
         span(job.executionTime),
         String(job.retries ?? 0),
         job.error ?? job.queueReason ?? '',
       ]);
-      terminal.data(renderTable(['ID', 'STATUS', 'QUEUED', 'DURATION', 'RETRIES', 'REASON'], rows));
-      if (page.requests.length < page.total) terminal.warn(`Showing ${page.requests.length} of ${page.total} jobs; use --limit for more`);
+      terminal.table({
+        head: ['ID', 'STATUS', 'AGE', 'QUEUED', 'DURATION', 'RETRIES', 'REASON'],
+        rows,
+        optional: ['RETRIES', 'QUEUED', 'DURATION', 'REASON'],
+        cut: ['REASON'],
+      });
+      const shown = page.offset + page.requests.length;
+      if (page.requests.length === page.total) return;
+      const jobs = page.requests.length === 0 ? 'none' : `${page.offset + 1} to ${shown}`;
+      terminal.hint(`These are ${jobs} of ${page.total} jobs, newest first`);
+      if (shown < page.total && page.requests.length > 0) terminal.next(nextPage(invocation, shown));
     });
   },
 };
 
 const get: Command = {
   name: 'get',
-  summary: 'Show a job and, while it is queued, the reason.',
+  summary: 'Show a job with its timeline and, while it is queued, the reason.',
   arguments: [endpointArgument, jobArgument],
   options: [environmentOption],
   settings: GATEWAY_SETTINGS,
@@ -78,11 +90,13 @@ const get: Command = {
     const { args, options, terminal } = invocation;
     const { api, client, endpoint } = await open(invocation);
     const job = await api.call<JobStatus>('GET', `/status/${encodeURIComponent(args[1] ?? '')}`);
-    const { job: found } = await client.query(GET_SUBMITTER, { endpoint: endpoint.id, id: job.id });
+    const { job: found } = await client.query(GET_JOB_STORY, { endpoint: endpoint.id, id: job.id });
     const submittedBy = found?.submittedBy ?? null;
     terminal.data(stringifyExact(submittedBy === null ? job : { ...job, submittedBy }, 2));
+    if (flagOption(options, 'json')) return;
+    if (found !== null) for (const line of timelineOf(found)) terminal.line(line);
     const { queueReason } = job;
-    if (queueReason === undefined || flagOption(options, 'json')) return;
+    if (queueReason === undefined) return;
     const detail = endpoint.queueReason === queueReason && endpoint.queueDetail !== '' ? `: ${endpoint.queueDetail}` : '';
     terminal.warn(`The job is queued: ${queueReason}${detail}`);
   },
@@ -137,6 +151,7 @@ const purge: Command = {
   options: [environmentOption],
   settings: GATEWAY_SETTINGS,
   json: true,
+  confirm: ({ args: [endpoint = ''] }) => `Cancel all queued jobs of endpoint ${endpoint}?`,
   examples: ['jobs purge hello'],
   async run(invocation) {
     const { terminal } = invocation;
@@ -153,6 +168,21 @@ export const jobs: CommandGroup = {
   summary: 'List, inspect, cancel and retry jobs, or purge a queue.',
   commands: [list, get, cancel, retry, purge],
 };
+
+/** The submission of a job: ids are UUIDs of version 7, which begin with it. Null for any other id. */
+function submittedAt(id: string): string | null {
+  const [, seconds, rest] = /^(?:sync-)?([\da-f]{8})-([\da-f]{4})-7/.exec(id) ?? [];
+  return seconds === undefined || rest === undefined ? null : new Date(Number.parseInt(seconds + rest, 16)).toISOString();
+}
+
+/** The command for the page that begins at `offset`. */
+function nextPage({ args, options }: Invocation, offset: number): string {
+  const given = ['env', 'status', 'limit'].flatMap((name) => {
+    const value = textOption(options, name);
+    return value === undefined ? [] : [`--${name} ${value}`];
+  });
+  return ['capstan jobs list', args[0] ?? '', ...given, `--offset ${offset}`].join(' ');
+}
 
 function span(ms: number | undefined): string {
   return ms === undefined ? '' : `${ms} ms`;

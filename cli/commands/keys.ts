@@ -5,7 +5,6 @@ import { GATEWAY_SETTINGS, readSettings } from '../../terminal/config.ts';
 import { readDuration } from '../command/duration.ts';
 import { connect } from '../../client/gateway.ts';
 import { ageOf } from '../../terminal/age.ts';
-import { renderTable } from '../../terminal/table.ts';
 
 const SCOPES: Readonly<Record<string, KeyScope>> = {
   all: 'ALL',
@@ -39,7 +38,12 @@ const list: Command = {
         row.expiresAt ?? 'never',
         row.lastUsedAt === null ? 'never' : `${ageOf(row.lastUsedAt)} ago`,
       ]);
-      terminal.data(renderTable(['ID', 'NAME', 'PREFIX', 'SCOPE', 'RESOURCES', 'AGE', 'EXPIRES', 'LAST USED'], cells));
+      terminal.table({
+        head: ['ID', 'NAME', 'PREFIX', 'SCOPE', 'RESOURCES', 'AGE', 'EXPIRES', 'LAST USED'],
+        rows: cells,
+        optional: ['RESOURCES', 'PREFIX', 'EXPIRES', 'AGE'],
+        cut: ['RESOURCES'],
+      });
     });
   },
 };
@@ -92,6 +96,7 @@ const revoke: Command = {
   options: [accountOption],
   settings: GATEWAY_SETTINGS,
   json: true,
+  confirm: ({ args: [key = ''] }) => `Revoke key ${key}? It is refused at once.`,
   examples: ['keys revoke ci'],
   async run(invocation) {
     const { args, options, env, terminal } = invocation;

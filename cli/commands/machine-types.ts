@@ -1,7 +1,6 @@
 import { printResult, type Command, type CommandGroup } from '../command/command.ts';
 import { GATEWAY_SETTINGS, readSettings } from '../../terminal/config.ts';
 import { connect } from '../../client/gateway.ts';
-import { renderTable } from '../../terminal/table.ts';
 
 const list: Command = {
   name: 'list',
@@ -23,7 +22,12 @@ const list: Command = {
         row.runtimes.join(', '),
         row.images.join(', '),
       ]);
-      terminal.data(renderTable(['NODES', 'PLATFORM', 'CPUS', 'MEMORY', 'DEVICES', 'RUNTIMES', 'IMAGES'], cells));
+      terminal.table({
+        head: ['NODES', 'PLATFORM', 'CPUS', 'MEMORY', 'DEVICES', 'RUNTIMES', 'IMAGES'],
+        rows: cells,
+        optional: ['IMAGES', 'RUNTIMES', 'PLATFORM'],
+        cut: ['RUNTIMES', 'IMAGES'],
+      });
     });
   },
 };

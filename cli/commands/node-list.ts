@@ -2,7 +2,7 @@ import type { NodeRow } from '../api/nodes.ts';
 import { printResult, type Command } from '../command/command.ts';
 import { GATEWAY_SETTINGS, readSettings } from '../../terminal/config.ts';
 import { connect } from '../../client/gateway.ts';
-import { renderTable } from '../../terminal/table.ts';
+import { ageOf } from '../../terminal/age.ts';
 import { cellColumn } from './cells.ts';
 
 /** `capstan node list`: the hosts that run workers. */
@@ -23,20 +23,21 @@ export const nodeList: Command = {
         row.id,
         ...column.of(row.cell),
         statusOf(row),
+        seen(row),
         String(row.workers),
         String(row.jobs),
         row.cpus === null ? '-' : String(row.cpus),
         row.memoryBytes === null ? '-' : `${Math.round(row.memoryBytes / 1e9)} GB`,
         allocated(row),
         isolation(row),
-        row.devices.map(({ name, healthy, problem }) => (healthy ? name : `${name} (${problem})`)).join(', ') || row.deviceProblem,
+        devicesText(row.devices) || row.deviceProblem,
       ]);
-      terminal.data(
-        renderTable(
-          ['NAME', 'ID', ...column.head, 'STATUS', 'WORKERS', 'JOBS', 'CPUS', 'MEMORY', 'ALLOCATED', 'ISOLATION', 'DEVICES'],
-          cells,
-        ),
-      );
+      terminal.table({
+        head: ['NAME', 'ID', ...column.head, 'STATUS', 'SEEN', 'WORKERS', 'JOBS', 'CPUS', 'MEMORY', 'ALLOCATED', 'ISOLATION', 'DEVICES'],
+        rows: cells,
+        optional: ['ISOLATION', 'ID', 'CPUS', 'MEMORY', 'ALLOCATED', 'JOBS'],
+        cut: ['DEVICES'],
+      });
       for (const { name, unreachableGateways } of rows)
         for (const { dialed, reason } of unreachableGateways) terminal.warn(`${name} does not reach the gateway at ${dialed}: ${reason}`);
       if (rows.length === 0) terminal.next('capstan up');
@@ -49,6 +50,21 @@ function statusOf({ connected, draining, unreachableGateways }: NodeRow): string
   if (draining) states.push('draining');
   if (unreachableGateways.length > 0) states.push('no gateway');
   return states.join(',');
+}
+
+/** When the node was last heard of; empty while it is connected. */
+function seen({ connected, lastSeenAt }: NodeRow): string {
+  return connected || lastSeenAt === null ? '' : `${ageOf(lastSeenAt)} ago`;
+}
+
+/** Equal devices together: `8 × NVIDIA H100 80GB HBM3, NVIDIA T4 (Xid 79)`. */
+function devicesText(devices: NodeRow['devices']): string {
+  const counts = new Map<string, number>();
+  for (const { name, healthy, problem } of devices) {
+    const text = healthy ? name : `${name} (${problem})`;
+    counts.set(text, (counts.get(text) ?? 0) + 1);
+  }
+  return [...counts].map(([text, count]) => (count === 1 ? text : `${count} × ${text}`)).join(', ');
 }
 
 /** Allocated and allocatable amounts of each resource that the node reports. */

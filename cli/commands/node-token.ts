@@ -4,7 +4,6 @@ import { GATEWAY_SETTINGS, readSettings } from '../../terminal/config.ts';
 import { readDuration } from '../command/duration.ts';
 import { connect } from '../../client/gateway.ts';
 import { ageOf } from '../../terminal/age.ts';
-import { renderTable } from '../../terminal/table.ts';
 import { cellColumn, cellOption } from './cells.ts';
 
 const create: Command = {
@@ -63,7 +62,7 @@ const list: Command = {
         row.expiresAt ?? 'never',
         row.maxUses === null ? String(row.uses) : `${row.uses}/${row.maxUses}`,
       ]);
-      terminal.data(renderTable(['ID', ...column.head, 'NAME', 'AGE', 'EXPIRES', 'USES'], cells));
+      terminal.table({ head: ['ID', ...column.head, 'NAME', 'AGE', 'EXPIRES', 'USES'], rows: cells, optional: ['AGE'] });
     });
   },
 };
@@ -75,6 +74,7 @@ const revoke: Command = {
   arguments: [{ name: 'token', description: 'id of the join token' }],
   settings: GATEWAY_SETTINGS,
   json: true,
+  confirm: ({ args: [token = ''] }) => `Revoke join token ${token}?`,
   examples: ['node token revoke 4fd1c2'],
   async run(invocation) {
     const { args, options, env, terminal } = invocation;

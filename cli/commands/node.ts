@@ -59,6 +59,7 @@ const remove: Command = {
   options: [{ flags: '--force', description: 'remove it even if it has workers; their jobs move to other nodes' }],
   settings: GATEWAY_SETTINGS,
   json: true,
+  confirm: ({ args: [wanted = ''] }) => `Remove node ${wanted}? Its agent stops, and joins again only with a new token.`,
   examples: ['node remove gpu-3', 'node remove gpu-3 --force'],
   async run(invocation) {
     const { client, node } = await open(invocation);

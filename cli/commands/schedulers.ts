@@ -2,7 +2,6 @@ import type { CellRow, SchedulerRow } from '../../lib/owner/cluster-list.ts';
 import { printResult, type Command } from '../command/command.ts';
 import { GATEWAY_SETTINGS, readSettings, SCHEDULER_SETTINGS } from '../../terminal/config.ts';
 import { ageOfMs } from '../../terminal/age.ts';
-import { renderTable } from '../../terminal/table.ts';
 
 /** `capstan schedulers`: who owns each cell, and who would take it over. */
 export const schedulers: Command = {
@@ -17,9 +16,17 @@ export const schedulers: Command = {
     const { clusterProblems } = await import('../doctor/cluster.ts');
     const cluster = await listCluster(readSettings(options, env), env);
     printResult(invocation, cluster, () => {
-      terminal.data(renderTable(CELL_HEADER, cluster.cells.map(cellLine)));
+      terminal.table({
+        head: CELL_HEADER,
+        rows: cluster.cells.map(cellLine),
+        optional: ['PREVIOUS OWNER', 'TAKE-OVERS', 'STANDBYS', 'LAST BATCH', 'SINCE'],
+      });
       terminal.data('');
-      terminal.data(renderTable(SCHEDULER_HEADER, cluster.schedulers.map(schedulerLine)));
+      terminal.table({
+        head: SCHEDULER_HEADER,
+        rows: cluster.schedulers.map(schedulerLine),
+        optional: ['MASTER KEYS', 'SCHEMA', 'HOST', 'CLOCK', 'VERSION', 'SINCE'],
+      });
       for (const { verdict, text, hint } of clusterProblems(cluster)) {
         if (verdict === 'fault') terminal.fail(text);
         else terminal.warn(text);

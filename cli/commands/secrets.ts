@@ -9,7 +9,6 @@ import { textOption } from '../../terminal/options.ts';
 import { GATEWAY_SETTINGS, readSettings } from '../../terminal/config.ts';
 import { connect } from '../../client/gateway.ts';
 import { ageOf } from '../../terminal/age.ts';
-import { renderTable } from '../../terminal/table.ts';
 import { ToolError } from '../../terminal/tool-error.ts';
 
 const name = { name: 'name', description: 'name of the secret: letters, digits and underscores' };
@@ -59,7 +58,12 @@ const list: Command = {
         `${ageOf(row.changedAt)} ago`,
         row.usedBy.join(', '),
       ]);
-      terminal.data(renderTable(['NAME', 'ENVIRONMENT', 'AGE', 'CHANGED', 'USED BY'], cells));
+      terminal.table({
+        head: ['NAME', 'ENVIRONMENT', 'AGE', 'CHANGED', 'USED BY'],
+        rows: cells,
+        optional: ['AGE', 'CHANGED'],
+        cut: ['USED BY'],
+      });
       if (rows.length === 0) terminal.next('capstan secret set <name> < <file>');
     });
   },
@@ -72,6 +76,7 @@ const remove: Command = {
   options: [environmentOption],
   settings: GATEWAY_SETTINGS,
   json: true,
+  confirm: ({ args: [secret = ''] }) => `Delete secret ${secret}?`,
   examples: ['secret delete HF_TOKEN'],
   async run(invocation) {
     const { args, options, env, terminal } = invocation;

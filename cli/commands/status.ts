@@ -5,7 +5,6 @@ import { flagOption, textOption } from '../../terminal/options.ts';
 import { ageOf } from '../../terminal/age.ts';
 import { endWish } from '../../terminal/end-signals.ts';
 import type { Terminal } from '../../terminal/terminal.ts';
-import { renderTable } from '../../terminal/table.ts';
 import { errorTable } from '../../lib/errors.ts';
 import type { KeyOwner, ServiceState } from '../api/service-state.ts';
 import type { AttentionList } from '../api/attention.ts';
@@ -102,8 +101,14 @@ function printStatus({ terminal }: Invocation, { url, source, state, version, ow
       String(row.jobsInProgress),
       row.queueReason,
     ]);
-    if (cells.length > 0)
-      terminal.data(`\n${renderTable(['NAME', 'ENVIRONMENT', 'KIND', 'WORKERS', 'QUEUED', 'RUNNING', 'REASON'], cells)}`);
+    if (cells.length > 0) {
+      terminal.data('');
+      terminal.table({
+        head: ['NAME', 'ENVIRONMENT', 'KIND', 'WORKERS', 'QUEUED', 'RUNNING', 'REASON'],
+        rows: cells,
+        optional: ['KIND', 'ENVIRONMENT'],
+      });
+    }
   }
   if (problem !== '') terminal.fail(problem);
   if (state === 'down') terminal.next('capstan up');

@@ -33,11 +33,10 @@ export const version: Command = {
 /** Exits with CONFIG when something is to be upgraded. */
 async function check(invocation: Invocation): Promise<number> {
   const { options, env, terminal } = invocation;
-  const [{ serviceVersions }, { newestVersion, upgradeSteps }, { connect }, { renderTable }] = await Promise.all([
+  const [{ serviceVersions }, { newestVersion, upgradeSteps }, { connect }] = await Promise.all([
     import('../api/versions.ts'),
     import('../../client/versions.ts'),
     import('../../client/gateway.ts'),
-    import('../../terminal/table.ts'),
   ]);
   const settings = readSettings(options, env);
   const found = await serviceVersions(await connect(settings, env));
@@ -45,7 +44,7 @@ async function check(invocation: Invocation): Promise<number> {
   const steps = upgradeSteps(parts);
   printResult(invocation, { newest: newestVersion(parts), parts, notes: found.notes, upgrade: steps }, () => {
     const rows = parts.map((each) => [each.part, each.name, each.version ?? 'unknown', each.state]);
-    terminal.data(renderTable(['PART', 'NAME', 'VERSION', 'STATE'], rows));
+    terminal.table({ head: ['PART', 'NAME', 'VERSION', 'STATE'], rows, cut: ['STATE'] });
     for (const note of found.notes) terminal.warn(note);
     if (steps.length === 0) terminal.done(`all parts have version ${newestVersion(parts) ?? 'unknown'}`);
     else terminal.warn(`upgrade to ${newestVersion(parts) ?? ''} in this order:`);

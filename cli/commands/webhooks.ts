@@ -3,7 +3,6 @@ import { printResult, type Command, type CommandGroup } from '../command/command
 import { flagOption } from '../../terminal/options.ts';
 import { GATEWAY_SETTINGS, readSettings } from '../../terminal/config.ts';
 import { connect } from '../../client/gateway.ts';
-import { renderTable } from '../../terminal/table.ts';
 
 const list: Command = {
   name: 'list',
@@ -17,7 +16,12 @@ const list: Command = {
     const rows = await listWebhooks(await connect(readSettings(options, env), env));
     printResult(invocation, rows, () => {
       const cells = rows.map((row) => [row.id, row.state, String(row.tries), row.nextTry ?? '', row.url, row.error]);
-      terminal.data(renderTable(['ID', 'STATUS', 'ATTEMPTS', 'NEXT ATTEMPT', 'URL', 'REASON'], cells));
+      terminal.table({
+        head: ['ID', 'STATUS', 'ATTEMPTS', 'NEXT ATTEMPT', 'URL', 'REASON'],
+        rows: cells,
+        optional: ['NEXT ATTEMPT', 'ATTEMPTS'],
+        cut: ['URL', 'REASON'],
+      });
       if (rows.some(({ state }) => state === 'failed')) terminal.next('capstan webhooks redeliver --failed');
     });
   },

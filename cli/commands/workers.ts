@@ -2,7 +2,6 @@ import { printResult, type Command, type CommandGroup } from '../command/command
 import { textOption } from '../../terminal/options.ts';
 import { GATEWAY_SETTINGS, readSettings } from '../../terminal/config.ts';
 import { connect } from '../../client/gateway.ts';
-import { renderTable } from '../../terminal/table.ts';
 
 export const workerList: Command = {
   name: 'list',
@@ -28,7 +27,12 @@ export const workerList: Command = {
         row.nodeId,
         row.detail === '' ? row.decision : row.detail,
       ]);
-      terminal.data(renderTable(['ID', 'ENDPOINT', 'STATUS', 'JOBS', 'NODE', 'REASON'], cells));
+      terminal.table({
+        head: ['ID', 'ENDPOINT', 'STATUS', 'JOBS', 'NODE', 'REASON'],
+        rows: cells,
+        optional: ['NODE', 'JOBS'],
+        cut: ['REASON'],
+      });
     });
   },
 };

@@ -12,6 +12,8 @@ export type StartPhase = 'PAUSED' | 'PLACING' | 'NO_NODE' | 'PREPARING' | 'START
 
 export type BulkState = 'RUNNING' | 'DONE' | 'STOPPED' | 'FAILED';
 
+export type JobStatus = 'IN_QUEUE' | 'IN_PROGRESS' | 'COMPLETED' | 'FAILED' | 'CANCELLED' | 'TIMED_OUT';
+
 export type WebhookState = 'PENDING' | 'FAILED';
 
 export type AttentionKind = 'CRASH_LOOP' | 'NO_CAPACITY' | 'WEBHOOKS_FAILING' | 'DISK_LOW' | 'NODE_DISCONNECTED' | 'GATEWAY_UNREACHABLE' | 'DEVICE_UNHEALTHY' | 'GATEWAY_UNKNOWN' | 'RELEASE_CRASHES' | 'PAUSED' | 'QUOTA_NEARLY_USED' | 'KEY_EXPIRES' | 'FAILURE_RATE' | 'QUEUE_DELAY' | 'GPU_IDLE' | 'CERTIFICATE_EXPIRES';
@@ -241,6 +243,35 @@ export interface BulkProgress {
   readonly error: string | null;
 }
 
+export interface JobStory {
+  readonly status: JobStatus;
+  readonly submittedAt: string;
+  readonly startedAt: string | null;
+  readonly endedAt: string | null;
+  readonly delayTime: number | null;
+  readonly attempts: number;
+  readonly worker: string | null;
+  readonly node: string | null;
+  readonly pastAttempts: readonly {
+    readonly submittedAt: string;
+    readonly attempt: number;
+    readonly worker: string | null;
+    readonly node: string | null;
+    readonly leasedAt: string | null;
+    readonly startedAt: string | null;
+    readonly endedAt: string;
+    readonly reason: string;
+    readonly error: string | null;
+    readonly count: number;
+  }[];
+  readonly queueReasons: readonly {
+    readonly at: string;
+    readonly until: string | null;
+    readonly reason: string;
+    readonly detail: string | null;
+  }[];
+}
+
 export interface LogRow {
   readonly at: string;
   readonly worker: string;
@@ -303,6 +334,7 @@ export interface NodeFields {
   readonly cell: string;
   readonly name: string;
   readonly connected: boolean;
+  readonly lastSeenAt: string | null;
   readonly draining: boolean;
   readonly workers: number;
   readonly jobs: number;
@@ -882,17 +914,43 @@ export type ListBulkOperationsVariables = {
 export const LIST_BULK_OPERATIONS =
   'query ListBulkOperations($endpoint:ID!){bulkOperations(endpoint:$endpoint){id state changed error}}' as Operation<ListBulkOperationsResult, ListBulkOperationsVariables>;
 
-export interface GetSubmitterResult {
+export interface GetJobStoryResult {
   readonly job: {
     readonly submittedBy: string | null;
+    readonly status: JobStatus;
+    readonly submittedAt: string;
+    readonly startedAt: string | null;
+    readonly endedAt: string | null;
+    readonly delayTime: number | null;
+    readonly attempts: number;
+    readonly worker: string | null;
+    readonly node: string | null;
+    readonly pastAttempts: readonly {
+      readonly submittedAt: string;
+      readonly attempt: number;
+      readonly worker: string | null;
+      readonly node: string | null;
+      readonly leasedAt: string | null;
+      readonly startedAt: string | null;
+      readonly endedAt: string;
+      readonly reason: string;
+      readonly error: string | null;
+      readonly count: number;
+    }[];
+    readonly queueReasons: readonly {
+      readonly at: string;
+      readonly until: string | null;
+      readonly reason: string;
+      readonly detail: string | null;
+    }[];
   } | null;
 }
-export type GetSubmitterVariables = {
+export type GetJobStoryVariables = {
   readonly endpoint: string;
   readonly id: string;
 };
-export const GET_SUBMITTER =
-  'query GetSubmitter($endpoint:ID!$id:ID!){job(endpoint:$endpoint id:$id){submittedBy}}' as Operation<GetSubmitterResult, GetSubmitterVariables>;
+export const GET_JOB_STORY =
+  'query GetJobStory($endpoint:ID!$id:ID!){job(endpoint:$endpoint id:$id){submittedBy status submittedAt startedAt endedAt delayTime attempts worker node pastAttempts{submittedAt attempt worker node leasedAt startedAt endedAt reason error count}queueReasons{at until reason detail}}}' as Operation<GetJobStoryResult, GetJobStoryVariables>;
 
 export interface SearchLogsResult {
   readonly searchLogs: LogPage;
@@ -961,7 +1019,7 @@ export interface ListNodesResult {
 }
 export type ListNodesVariables = Readonly<Record<string, never>>;
 export const LIST_NODES =
-  'query ListNodes{nodes{id cell name connected draining workers jobs cpus memoryBytes allocated{cpus memoryBytes devices}allocatable{cpus memoryBytes}memoryAvailableBytes diskAvailableBytes cpuPercent runtimes packages:packageVersions deviceProblem unreachableGateways{address dialed reason}isolation{processes containers processNetworks containerNetworks missing{without reason remedy}}hardware{manufacturer model isVirtual cpuCores cpuSockets swapBytes disks{name model kind sizeBytes}networkInterfaces{name kind addresses mtu speedMbps isDefault}}devices{uuid name:model memoryBytes healthy problem temperatureCelsius utilizationPercent eccCorrected eccUncorrected recoveryAction pciBusId xids{code text at}}}}' as Operation<ListNodesResult, ListNodesVariables>;
+  'query ListNodes{nodes{id cell name connected lastSeenAt draining workers jobs cpus memoryBytes allocated{cpus memoryBytes devices}allocatable{cpus memoryBytes}memoryAvailableBytes diskAvailableBytes cpuPercent runtimes packages:packageVersions deviceProblem unreachableGateways{address dialed reason}isolation{processes containers processNetworks containerNetworks missing{without reason remedy}}hardware{manufacturer model isVirtual cpuCores cpuSockets swapBytes disks{name model kind sizeBytes}networkInterfaces{name kind addresses mtu speedMbps isDefault}}devices{uuid name:model memoryBytes healthy problem temperatureCelsius utilizationPercent eccCorrected eccUncorrected recoveryAction pciBusId xids{code text at}}}}' as Operation<ListNodesResult, ListNodesVariables>;
 
 export interface DrainNodeResult {
   readonly node: NodeFields;
@@ -970,7 +1028,7 @@ export type DrainNodeVariables = {
   readonly id: string;
 };
 export const DRAIN_NODE =
-  'mutation DrainNode($id:ID!){node:drainNode(id:$id){id cell name connected draining workers jobs cpus memoryBytes allocated{cpus memoryBytes devices}allocatable{cpus memoryBytes}memoryAvailableBytes diskAvailableBytes cpuPercent runtimes packages:packageVersions deviceProblem unreachableGateways{address dialed reason}isolation{processes containers processNetworks containerNetworks missing{without reason remedy}}hardware{manufacturer model isVirtual cpuCores cpuSockets swapBytes disks{name model kind sizeBytes}networkInterfaces{name kind addresses mtu speedMbps isDefault}}devices{uuid name:model memoryBytes healthy problem temperatureCelsius utilizationPercent eccCorrected eccUncorrected recoveryAction pciBusId xids{code text at}}}}' as Operation<DrainNodeResult, DrainNodeVariables>;
+  'mutation DrainNode($id:ID!){node:drainNode(id:$id){id cell name connected lastSeenAt draining workers jobs cpus memoryBytes allocated{cpus memoryBytes devices}allocatable{cpus memoryBytes}memoryAvailableBytes diskAvailableBytes cpuPercent runtimes packages:packageVersions deviceProblem unreachableGateways{address dialed reason}isolation{processes containers processNetworks containerNetworks missing{without reason remedy}}hardware{manufacturer model isVirtual cpuCores cpuSockets swapBytes disks{name model kind sizeBytes}networkInterfaces{name kind addresses mtu speedMbps isDefault}}devices{uuid name:model memoryBytes healthy problem temperatureCelsius utilizationPercent eccCorrected eccUncorrected recoveryAction pciBusId xids{code text at}}}}' as Operation<DrainNodeResult, DrainNodeVariables>;
 
 export interface ResumeNodeResult {
   readonly node: NodeFields;
@@ -979,7 +1037,7 @@ export type ResumeNodeVariables = {
   readonly id: string;
 };
 export const RESUME_NODE =
-  'mutation ResumeNode($id:ID!){node:resumeNode(id:$id){id cell name connected draining workers jobs cpus memoryBytes allocated{cpus memoryBytes devices}allocatable{cpus memoryBytes}memoryAvailableBytes diskAvailableBytes cpuPercent runtimes packages:packageVersions deviceProblem unreachableGateways{address dialed reason}isolation{processes containers processNetworks containerNetworks missing{without reason remedy}}hardware{manufacturer model isVirtual cpuCores cpuSockets swapBytes disks{name model kind sizeBytes}networkInterfaces{name kind addresses mtu speedMbps isDefault}}devices{uuid name:model memoryBytes healthy problem temperatureCelsius utilizationPercent eccCorrected eccUncorrected recoveryAction pciBusId xids{code text at}}}}' as Operation<ResumeNodeResult, ResumeNodeVariables>;
+  'mutation ResumeNode($id:ID!){node:resumeNode(id:$id){id cell name connected lastSeenAt draining workers jobs cpus memoryBytes allocated{cpus memoryBytes devices}allocatable{cpus memoryBytes}memoryAvailableBytes diskAvailableBytes cpuPercent runtimes packages:packageVersions deviceProblem unreachableGateways{address dialed reason}isolation{processes containers processNetworks containerNetworks missing{without reason remedy}}hardware{manufacturer model isVirtual cpuCores cpuSockets swapBytes disks{name model kind sizeBytes}networkInterfaces{name kind addresses mtu speedMbps isDefault}}devices{uuid name:model memoryBytes healthy problem temperatureCelsius utilizationPercent eccCorrected eccUncorrected recoveryAction pciBusId xids{code text at}}}}' as Operation<ResumeNodeResult, ResumeNodeVariables>;
 
 export interface RemoveNodeResult {
   readonly removeNode: string;
