@@ -1,5 +1,6 @@
 /** The Helm chart, rendered by the real helm: that of CAPSTAN_TEST_HELM, the one that `.ci/prepare` builds, or that of the PATH. */
 import { execFile } from 'node:child_process';
+import { readFileSync } from 'node:fs';
 import { readFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { promisify } from 'node:util';
@@ -57,6 +58,34 @@ only(`a token for Prometheus reaches gateways only where it is asked for${reason
   const gateway = (await rendered('gateway.metricsTokenKey=prometheus')).get('Deployment c-gateway') ?? '';
   t.regex(gateway, /- \{ key: "prometheus", path: metrics-token \}/);
   t.regex(gateway, /name: CAPSTAN_METRICS_TOKEN_FILE, value: \/etc\/capstan\/secrets\/metrics-token/);
+});
+
+const rules = readFileSync(join(root, 'deploy/prometheus/capstan.rules.yaml'), 'utf8');
+/** What a rule file says, without comments and the indentation of its document. */
+const said = (yaml: string): string[] => {
+  const lines = yaml.split('\n').filter((line) => !/^\s*(#|$)/.test(line));
+  const indent = /^ */.exec(lines[0] ?? '')?.[0].length ?? 0;
+  return lines.map((line) => line.slice(indent));
+};
+
+only(`the PrometheusRule has the alerts of the rule file, only where it is asked for${reason}`, async (t) => {
+  t.false([...(await rendered()).keys()].some((each) => each.startsWith('PrometheusRule')));
+  const found = (await rendered('prometheusRule.enabled=true', 'prometheusRule.labels.release=kps')).get('PrometheusRule c-gateway') ?? '';
+  t.regex(found, /^ {4}release: kps$/m);
+  t.deepEqual(said(found.slice(found.indexOf('spec:\n') + 'spec:\n'.length)), said(rules));
+});
+
+only(`links of a PrometheusRule lead to the console that the values name${reason}`, async (t) => {
+  for (const [values, base] of [
+    [['gateway.publicUrl=https://capstan.example/'], 'https://capstan.example'],
+    [['gateway.publicUrl=https://capstan.example', 'prometheusRule.consoleUrl=https://inside.example'], 'https://inside.example'],
+  ] as const) {
+    const found = (await rendered('prometheusRule.enabled=true', ...values)).get('PrometheusRule c-gateway') ?? '';
+    const links = [...found.matchAll(/runbook_url: '(.*)'/g)].map(([, link = '']) => link);
+    t.true(links.length > 10);
+    for (const link of links) t.true(link.startsWith(`${base}/console/docs/`), link);
+  }
+  await t.throwsAsync(rendered('prometheusRule.enabled=true', "prometheusRule.consoleUrl=https://x'"), { message: /consoleUrl/ });
 });
 
 only(`one scheduler on SQLite, a gateway and an agent${reason}`, async (t) => {
