@@ -1,11 +1,12 @@
 /** The audit log, as the gateway returns it. */
 import type { GatewayClient } from '../../client/gateway-client.ts';
-import { LIST_AUDIT, type AuditRow } from '../../client/graphql/gen/operations.ts';
+import { LIST_AUDIT, type AuditFilter, type AuditRow } from '../../client/graphql/gen/operations.ts';
 
-export type { AuditRow };
+export type { AuditFilter, AuditRow };
 
 export interface AuditQuery {
   readonly account: string | null;
+  readonly filter: AuditFilter;
   /** The id to continue before; null for the newest. */
   readonly before: string | null;
   readonly limit: number;

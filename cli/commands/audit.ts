@@ -1,9 +1,10 @@
 import { CapstanError } from '../../lib/errors.ts';
-import { printResult, type Command } from '../command/command.ts';
+import { printResult, type Command, type Invocation } from '../command/command.ts';
+import { readTime } from '../command/time-option.ts';
 import { flagOption, textOption } from '../../terminal/options.ts';
 import { GATEWAY_SETTINGS, readSettings } from '../../terminal/config.ts';
 import { connect } from '../../client/gateway.ts';
-import type { AuditRow } from '../api/audit.ts';
+import type { AuditFilter, AuditRow } from '../api/audit.ts';
 import { ageOf } from '../../terminal/age.ts';
 
 const PAGE = 1_000;
@@ -17,15 +18,21 @@ export const audit: Command = {
     { flags: '--limit <entries>', description: 'entries to show', default: String(DEFAULT_LIMIT) },
     { flags: '--all', description: 'all entries' },
     { flags: '--ndjson', description: 'one JSON object a line, for export' },
+    { flags: '--key <key>', description: 'only changes by the key with this id or name', default: 'all' },
+    { flags: '--action <action>', description: 'only one action, such as updateEndpoint', default: 'all' },
+    { flags: '--object <object>', description: 'only of this object, such as default/chat', default: 'all' },
+    { flags: '--since <time>', description: 'start time: a duration before now (30m), or RFC 3339', default: 'the oldest entry' },
+    { flags: '--until <time>', description: 'end time, likewise', default: 'now' },
     { flags: '--account <account>', description: 'log of another account; requires an operator key', default: 'your own' },
   ],
   settings: GATEWAY_SETTINGS,
   json: true,
-  examples: ['audit', 'audit --all --ndjson > audit.ndjson'],
+  examples: ['audit', 'audit --object default/chat --since 7d', 'audit --all --ndjson > audit.ndjson'],
   async run(invocation) {
     const { options, env, terminal } = invocation;
     const client = await connect(readSettings(options, env), env);
     const account = textOption(options, 'account') ?? null;
+    const filter = filterIn(options);
     const isNdjson = flagOption(options, 'ndjson');
     const wanted = flagOption(options, 'all') ? Number.POSITIVE_INFINITY : readLimit(textOption(options, 'limit'));
     const { auditPage } = await import('../api/audit.ts');
@@ -33,7 +40,7 @@ export const audit: Command = {
     let count = 0;
     for (let before: string | null = null; count < wanted;) {
       const { entries, next }: Awaited<ReturnType<typeof auditPage>> = await auditPage(client, {
-        ...{ account, before },
+        ...{ account, before, filter },
         limit: Math.min(PAGE, wanted - count),
       });
       count += entries.length;
@@ -61,6 +68,16 @@ export const audit: Command = {
     });
   },
 };
+
+function filterIn(options: Invocation['options']): AuditFilter {
+  return {
+    key: textOption(options, 'key') ?? null,
+    action: textOption(options, 'action') ?? null,
+    object: textOption(options, 'object') ?? null,
+    sinceMs: readTime(options, 'since') ?? null,
+    untilMs: readTime(options, 'until') ?? null,
+  };
+}
 
 function readLimit(given: string | undefined): number {
   if (given === undefined) return DEFAULT_LIMIT;

@@ -3,7 +3,7 @@ import { parseExact, stringifyExact } from '../../lib/exact-json.ts';
 import { LOG_LEVELS, LOG_STREAMS } from '../../lib/log-filter.ts';
 import type { LogPage, LogRow, LogSearch } from '../api/logs.ts';
 import type { Command } from '../command/command.ts';
-import { readDuration } from '../command/duration.ts';
+import { readTime } from '../command/time-option.ts';
 import { flagOption, textOption } from '../../terminal/options.ts';
 import { GATEWAY_SETTINGS, readSettings } from '../../terminal/config.ts';
 import { connect } from '../../client/gateway.ts';
@@ -168,16 +168,6 @@ function readOneOf(options: Options, name: string, values: readonly string[]): s
   const text = textOption(options, name);
   if (text === undefined || values.includes(text)) return text;
   throw new CapstanError('INVALID_ARGUMENT', `--${name}: must be one of ${values.join(', ')}`, { field: `--${name}` });
-}
-
-/** ms since 1970. */
-function readTime(options: Options, name: string): number | undefined {
-  const text = textOption(options, name);
-  if (text === undefined) return undefined;
-  if (/^\d+[smhd]$/.test(text)) return Date.now() - (readDuration(`--${name}`, text) ?? 0) * 1_000;
-  const at = Date.parse(text);
-  if (!Number.isNaN(at)) return at;
-  throw new CapstanError('INVALID_ARGUMENT', `--${name}: must be a duration such as 30m, or an RFC 3339 time`, { field: `--${name}` });
 }
 
 function readLimit(text: string | undefined): number {

@@ -8,6 +8,7 @@ import { client } from './api/live.ts';
 import { ApiError, BASE_PATH, listenForSignOut } from './api/request.ts';
 import { readSession, SessionContext, signOut, type Session } from './api/session.ts';
 import { AccountPage } from './pages/account.tsx';
+import { ActivityPage } from './pages/activity.tsx';
 import { useIncidents } from './pages/attention.tsx';
 import { DocumentationPage } from './pages/documentation.tsx';
 import { EndpointPage } from './pages/endpoint/page.tsx';
@@ -85,9 +86,16 @@ const NAVIGATION = [
   ['/nodes', 'Nodes'],
   ['/webhooks', 'Webhooks'],
   ['/keys', 'API keys'],
+  ['/activity', 'Activity'],
   ['/account', 'Account'],
   ['/service', 'Service'],
 ] as const;
+
+/** Pages that the key may not read are not in the navigation. */
+function isOffered(to: string, { scope, isOperator }: Session): boolean {
+  if (to === '/activity') return scope === 'ALL' || scope === 'OPERATOR';
+  return to !== '/service' || isOperator;
+}
 
 function Shell({ session, onSignedOut }: { session: Session; onSignedOut: () => void }): JSX.Element {
   const [path] = useLocation();
@@ -113,7 +121,7 @@ function Shell({ session, onSignedOut }: { session: Session; onSignedOut: () => 
       <header class="top">
         <strong>Capstan</strong>
         <nav aria-label="Pages" ref={pages}>
-          {NAVIGATION.filter(([to]) => to !== '/service' || session.isOperator).map(([to, name]) => (
+          {NAVIGATION.filter(([to]) => isOffered(to, session)).map(([to, name]) => (
             <Link key={to} href={to} aria-current={isCurrent(to) ? 'page' : undefined}>
               {name}
             </Link>
@@ -140,6 +148,7 @@ function Shell({ session, onSignedOut }: { session: Session; onSignedOut: () => 
           <Route path="/nodes/:node" component={NodePage} />
           <Route path="/webhooks" component={WebhooksPage} />
           <Route path="/keys" component={KeysPage} />
+          <Route path="/activity" component={ActivityPage} />
           <Route path="/account" component={AccountPage} />
           <Route path="/service" component={ServicePage} />
           <Route path="/docs/:page" component={DocumentationPage} />

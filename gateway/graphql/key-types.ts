@@ -10,6 +10,18 @@ type Secret {
   "Endpoints whose workers start with its value, as <environment>/<name>."
   usedBy: [String!]!
 }
+input AuditFilter {
+  "Id of the key that made the change, or its name then."
+  key: String
+  "The field of Mutation, or signIn."
+  action: String
+  "Whole parts of an object between slashes, such as default/chat or chat. A deployment is also of the endpoints that it changed."
+  object: String
+  "Time of the change, ms since the Unix epoch, inclusive."
+  sinceMs: Float
+  "The same, exclusive."
+  untilMs: Float
+}
 type AuditPage {
   entries: [AuditEntry!]!
   "For before of the next page; null on the last one."

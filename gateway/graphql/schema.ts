@@ -70,8 +70,8 @@ type Query {
   secrets: [Secret!]!
   "Of the key's own account; another account requires the scope OPERATOR."
   apiKeys(account: ID): [ApiKey!]!
-  "Who changed what, newest first, for 90 days. Changes of hosts, cells and the service itself are in the log of the account default. account: another one requires the scope OPERATOR. before: the id to continue before. limit: 1 to 1000, default 100."
-  audit(account: ID, before: ID, limit: Int): AuditPage!
+  "Who changed what, newest first, for 90 days. Changes of hosts, cells and the service itself are in the log of the account default. account: another one requires the scope OPERATOR. before: the id to continue before. limit: 1 to 1000, default 100. With a filter a page may be short and not the last: one call examines 5,000 entries."
+  audit(account: ID, filter: AuditFilter, before: ID, limit: Int): AuditPage!
   "The key's own account."
   account: Account!
   "Requires the scope OPERATOR. In order of id; after and limit as for nodes."

@@ -60,6 +60,11 @@ export function auditRow(last: LastEntry, unique: string, { wall }: Now, entry: 
   };
 }
 
+/** Returns the id of an account's log before which all entries before this time are, wall clock ms. */
+export function auditIdAt(account: string, wall: number): string {
+  return `${account}/${padded(Math.min(Math.max(0, Math.ceil(wall)), 10 ** TIME_DIGITS - 1), TIME_DIGITS)}`;
+}
+
 function padded(number: number, digits: number): string {
   return String(number).padStart(digits, '0');
 }

@@ -2,8 +2,15 @@
 import type { Metadata } from '@grpc/grpc-js';
 
 import { valuesOf } from '../../lib/endpoint-settings.ts';
-import type { ControlServiceServer, EndpointSpec } from '../../proto/gen/capstan/v1/control.ts';
-import { MAX_FACTS, type AuditEntry, type AuditFacts } from '../core/audit.ts';
+import type {
+  AuditEntry as ProtoEntry,
+  AuditFilter,
+  ControlServiceServer,
+  EndpointSpec,
+  ListAuditResponse,
+} from '../../proto/gen/capstan/v1/control.ts';
+import { auditIdAt, MAX_FACTS, type AuditEntry, type AuditFacts } from '../core/audit.ts';
+import { admits, checkAuditFilter, type TimedEntry } from './audit-filter.ts';
 import type { Authorizer } from './auth.ts';
 import { DEFAULT_ACCOUNT } from './auth.ts';
 import { unary } from './calls.ts';
@@ -46,26 +53,58 @@ function factsOf(spec: EndpointSpec): Record<string, unknown> {
 
 const DEFAULT_PAGE = 100;
 const MAX_PAGE = 1_000;
+/** Entries that one call examines. */
+const MAX_EXAMINED = 5_000;
+const NO_FILTER: AuditFilter = { key: '', action: '', object: '', sinceMs: 0n, untilMs: 0n };
 
 export function auditHandlers({ engine, auth, log }: ControlDeps): Pick<ControlServiceServer, 'listAudit'> {
+  /** Reads on, newest first, until a page is full, the log ends or enough was examined. */
+  async function page(account: string, begin: string, size: number, filter: AuditFilter): Promise<ListAuditResponse> {
+    const entries: ProtoEntry[] = [];
+    let before = begin;
+    for (let examined = 0; examined < MAX_EXAMINED;) {
+      const wanted = isEmpty(filter) ? size : MAX_PAGE;
+      const rows = await engine.search('audit', account, before, wanted);
+      for (const { id, value } of rows) {
+        const entry = JSON.parse(value) as TimedEntry;
+        if (entry.at < Number(filter.sinceMs)) return { entries, nextBeforeId: '' };
+        before = id;
+        if (!admits(filter, entry)) continue;
+        entries.push(protoEntry(id, entry));
+        if (entries.length === size) return { entries, nextBeforeId: id };
+      }
+      if (rows.length < wanted) return { entries, nextBeforeId: '' };
+      examined += rows.length;
+    }
+    return { entries, nextBeforeId: before };
+  }
+
   return {
-    listAudit: unary(log, 'ListAudit', async ({ account: wanted, beforeId, limit }, metadata) => {
+    listAudit: unary(log, 'ListAudit', async ({ account: wanted, beforeId, limit, filter = NO_FILTER }, metadata) => {
       const own = auth.account(metadata, wanted);
       if (wanted !== '' && wanted !== own) auth.operator(metadata);
+      checkAuditFilter(filter);
       const account = wanted === '' ? own : wanted;
       const size = limit === 0 ? DEFAULT_PAGE : Math.min(limit, MAX_PAGE);
       // The id of another account's entry would begin there.
-      const before = beforeId.startsWith(`${account}/`) ? beforeId : '';
-      const rows = await engine.search('audit', account, before, size);
-      return {
-        entries: rows.map(({ id, value }) => {
-          const { at, before: from, after, ...entry } = JSON.parse(value) as AuditEntry & { readonly at: number };
-          return { ...entry, id, atMs: BigInt(at), beforeJson: jsonOf(from), afterJson: jsonOf(after) };
-        }),
-        nextBeforeId: rows.length < size ? '' : (rows.at(-1)?.id ?? ''),
-      };
+      const given = beforeId.startsWith(`${account}/`) ? beforeId : '';
+      return page(account, earlierOf(given, filter.untilMs === 0n ? '' : auditIdAt(account, Number(filter.untilMs))), size, filter);
     }),
   };
+}
+
+function isEmpty({ key, action, object }: AuditFilter): boolean {
+  return key === '' && action === '' && object === '';
+}
+
+/** Returns the earlier of two ids to continue before; an empty one is the end of the log. */
+function earlierOf(one: string, other: string): string {
+  if (one === '' || other === '') return one + other;
+  return one < other ? one : other;
+}
+
+function protoEntry(id: string, { at, before, after, ...entry }: TimedEntry): ProtoEntry {
+  return { ...entry, id, atMs: BigInt(at), beforeJson: jsonOf(before), afterJson: jsonOf(after) };
 }
 
 function jsonOf(facts: AuditFacts | null): string {

@@ -210,3 +210,46 @@ serial(`failed jobs are grouped by their error, and a group, or selected jobs, a
   await until('both are retried', () => retried.length === 2);
   t.true(jobs.slice(0, 2).every((job) => retried.some((url) => url.endsWith(job))));
 });
+
+serial(`the activity page says who changed what, is filtered by its address, and is linked from what was changed${SKIPPED}`, async (t) => {
+  const page = await openPage(t, browser, stack.url);
+  await stack.tool('endpoints', 'set', 'paused', 'idleTimeout=17');
+  const key = JSON.parse(await stack.tool('keys', 'create', 'reader', '--scope', 'read-only', '--json')) as { plaintext: string };
+  await signIn(page, stack.url, stack.apiKey, `/console/endpoints/${idOf('paused')}`);
+  await page.getByRole('link', { name: 'Activity' }).last().click();
+  await page.waitForURL(/activity\?object=default%2Fpaused/);
+  const table = page.getByRole('region', { name: 'Activity' });
+  const update = table.getByRole('row', { name: /updateEndpoint/ });
+  await update.getByText('idleTimeout').waitFor();
+  await update.getByText('17', { exact: true }).waitFor();
+  await table.getByRole('row', { name: /deploy/ }).waitFor();
+  t.is(await table.getByText('reader').count(), 0, 'other objects are not listed');
+  await checkAccessibility(t, page, 'activity');
+  await page.getByLabel('Action').selectOption('updateEndpoint');
+  await page.waitForURL(/action=updateEndpoint/);
+  await table.getByRole('row', { name: /deploy/ }).waitFor({ state: 'detached' });
+  await page.goBack();
+  await table.getByRole('row', { name: /deploy/ }).waitFor();
+  const [download] = await Promise.all([page.waitForEvent('download'), page.getByRole('button', { name: 'Download' }).click()]);
+  const actions = (await readFile(await download.path(), 'utf8'))
+    .trim()
+    .split('\n')
+    .map((line) => (JSON.parse(line) as { action: string }).action);
+  t.deepEqual(actions, ['updateEndpoint', 'deploy']);
+  await update.getByRole('link', { name: 'default/paused' }).click();
+  await page.getByRole('heading', { level: 1, name: 'paused' }).waitFor();
+
+  await page.goto(`${stack.url}/console/keys`);
+  await page.getByRole('region', { name: 'API keys' }).getByRole('link', { name: 'Activity' }).first().click();
+  await page.waitForURL(/activity\?key=/);
+  await table
+    .getByRole('row', { name: /createApiKey/ })
+    .or(page.getByText('No change.'))
+    .first()
+    .waitFor();
+
+  const reader = await openPage(t, browser, stack.url);
+  await signIn(reader, stack.url, key.plaintext, '/console/activity');
+  await reader.getByText('This needs a key with the scope ALL or OPERATOR.').waitFor();
+  t.is(await reader.getByRole('link', { name: 'Activity' }).count(), 0);
+});

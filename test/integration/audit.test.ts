@@ -243,3 +243,45 @@ test('an environment that no key reads is replaced by a deployment, whose entry 
     after: { endpoints: { echo: { env: ['KEY', 'MORE'] } } },
   });
 });
+
+test('entries are filtered by key, action, object and time, also over pages', async (t) => {
+  const { scheduler, query } = await open(t);
+  const { endpoints } = await scheduler.deploy([
+    { name: 'chat', workersMax: 2 },
+    { name: 'chat2', workersMax: 2 },
+  ]);
+  const ids = new Map(endpoints.map(({ id, spec }) => [spec?.name, id]));
+  const update = async (name: string, workersMax: number, key?: string) =>
+    query(`mutation { updateEndpoint(endpoint: "${ids.get(name)}", settings: { workersMax: ${workersMax} }) { id } }`, key);
+  const { createApiKey } = await query<{ createApiKey: { plaintext: string; key: { id: string } } }>(
+    'mutation { createApiKey(name: "ci", scope: ALL) { plaintext key { id } } }',
+  );
+  await update('chat', 3);
+  await update('chat2', 3);
+  await update('chat', 4, createApiKey.plaintext);
+  const found = async (filter: string, page = '') => {
+    const { audit } = await query<{ audit: { entries: Entry[]; next: string | null } }>(
+      `{ audit(filter: { ${filter} } ${page}) { entries { id at key keyName action object after } next } }`,
+    );
+    return audit;
+  };
+  const shown = async (filter: string) => (await found(filter)).entries.map(({ action, object }) => `${action} ${object}`);
+  t.deepEqual(await shown('object: "default/chat"'), ['updateEndpoint default/chat', 'updateEndpoint default/chat', 'deploy default']);
+  t.deepEqual(await shown('object: "chat2"'), ['updateEndpoint default/chat2', 'deploy default'], 'a deployment is of its endpoints');
+  t.deepEqual(await shown('object: "cha"'), [], 'only whole parts');
+  t.deepEqual(await shown('key: "ci"'), ['updateEndpoint default/chat']);
+  t.deepEqual(await shown(`key: "${createApiKey.key.id}"`), ['updateEndpoint default/chat']);
+  t.deepEqual(await shown('action: "createApiKey"'), ['createApiKey ci']);
+  t.deepEqual(await shown('action: "createApiKey", key: "ci"'), []);
+  const first = await found('object: "chat"', 'limit: 1');
+  const second = await found('object: "chat"', `limit: 1, before: "${first.next}"`);
+  t.deepEqual([first.entries[0]?.after, second.entries[0]?.after], [{ workersMax: 4 }, { workersMax: 3 }]);
+  const at = Date.parse(second.entries[0]?.at ?? '');
+  t.true((await found(`sinceMs: ${at}`)).entries.every((entry) => Date.parse(entry.at) >= at));
+  t.true((await found(`sinceMs: ${at}`)).entries.length > 0);
+  t.true((await found(`untilMs: ${at}`)).entries.every((entry) => Date.parse(entry.at) < at));
+  t.true((await found(`untilMs: ${at}`)).entries.length > 0);
+  t.deepEqual(await shown(`sinceMs: ${Date.now() + 1e6}`), []);
+  await t.throwsAsync(found('sinceMs: -1'), { message: /filter\.sinceMs: must be/ });
+  await t.throwsAsync(found(`object: "${'x'.repeat(501)}"`), { message: /filter\.object: must be at most 500 characters/ });
+});

@@ -28,6 +28,14 @@ export interface IsolationRulesInput {
   readonly network?: string | null | undefined;
 }
 
+export interface AuditFilter {
+  readonly key?: string | null | undefined;
+  readonly action?: string | null | undefined;
+  readonly object?: string | null | undefined;
+  readonly sinceMs?: number | null | undefined;
+  readonly untilMs?: number | null | undefined;
+}
+
 export interface EndpointSettings {
   readonly description?: string | null | undefined;
   readonly workersMin?: number | null | undefined;
@@ -618,11 +626,12 @@ export interface ListAuditResult {
 }
 export type ListAuditVariables = {
   readonly account?: string | null | undefined;
+  readonly filter?: AuditFilter | null | undefined;
   readonly before?: string | null | undefined;
   readonly limit?: number | null | undefined;
 };
 export const LIST_AUDIT =
-  'query ListAudit($account:ID$before:ID$limit:Int){audit(account:$account before:$before limit:$limit){entries{at id key keyName address action object before after}next}}' as Operation<ListAuditResult, ListAuditVariables>;
+  'query ListAudit($account:ID$filter:AuditFilter$before:ID$limit:Int){audit(account:$account filter:$filter before:$before limit:$limit){entries{at id key keyName address action object before after}next}}' as Operation<ListAuditResult, ListAuditVariables>;
 
 export interface ListEndpointsResult {
   readonly endpoints: readonly EndpointFields[];

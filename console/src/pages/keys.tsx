@@ -8,6 +8,7 @@ import { useSession, useWriteRefusal } from '../api/session.ts';
 import { time } from '../ui/format.ts';
 import { ActionButton, ConfirmButton, CopyButton, Failure, Loaded, Mono, Page, Section, Table, Text } from '../ui/parts.tsx';
 import { useUrlState } from '../ui/url-state.ts';
+import { ActivityLink } from './activity.tsx';
 import { WholeAccount } from './whole-account.tsx';
 
 const DAY_S = 86_400;
@@ -53,6 +54,7 @@ function Keys(): JSX.Element {
               { title: 'Created', cell: ({ createdAt }) => time(createdAt) },
               { title: 'Last used', cell: ({ lastUsedAt }) => time(lastUsedAt) },
               { title: 'Expires', cell: ({ expiresAt }) => (expiresAt === null ? 'never' : time(expiresAt)) },
+              { title: 'Activity', cell: ({ id }) => <ActivityLink of={{ key: id }} /> },
               {
                 title: '',
                 cell: ({ id, name }) => (

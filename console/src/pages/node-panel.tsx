@@ -8,6 +8,7 @@ import { useOperatorRefusal } from '../api/session.ts';
 import { bytes, percent } from '../ui/format.ts';
 import { Badge, ConfirmButton, Facts, Failure, Section, SinceTime, Table, Text } from '../ui/parts.tsx';
 import { visible } from '../ui/plain-text.ts';
+import { ActivityLink } from './activity.tsx';
 import { Devices, type DeviceUsers } from './devices.tsx';
 import { DeviceLinks, WorkerLink, WorkerState } from './fleet-names.tsx';
 
@@ -57,6 +58,7 @@ export function NodePanel({ node, users, hasLink = false }: NodePanelProps): JSX
           </p>
         ))}
         <div class="actions">
+          {refusal === undefined && <ActivityLink of={{ object: node.name }} />}
           {node.draining ? (
             <ConfirmButton
               label="Resume"

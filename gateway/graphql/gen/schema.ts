@@ -706,6 +706,14 @@ export interface Secret {
   readonly usedBy: readonly string[];
 }
 
+export interface AuditFilter {
+  readonly key?: string | null | undefined;
+  readonly action?: string | null | undefined;
+  readonly object?: string | null | undefined;
+  readonly sinceMs?: number | null | undefined;
+  readonly untilMs?: number | null | undefined;
+}
+
 export interface AuditPage {
   readonly entries: readonly AuditEntry[];
   readonly next: string | null;
@@ -927,6 +935,7 @@ export interface ApiKeysArguments {
 
 export interface AuditArguments {
   readonly account?: string | null | undefined;
+  readonly filter?: AuditFilter | null | undefined;
   readonly before?: string | null | undefined;
   readonly limit?: number | null | undefined;
 }

@@ -7,6 +7,7 @@ import { graphql } from '../../api/request.ts';
 import { useWriteRefusal } from '../../api/session.ts';
 import { useCurrentInView } from '../../ui/in-view.ts';
 import { Badge, ConfirmButton, Facts, Failure, Loaded, Mono, Page, Text } from '../../ui/parts.tsx';
+import { ActivityLink } from '../activity.tsx';
 import { LogSearch } from '../logs.tsx';
 import { WholeAccount } from '../whole-account.tsx';
 import { CallSamples } from './call-samples.tsx';
@@ -94,6 +95,7 @@ function Actions({ endpoint }: { endpoint: EndpointData }): JSX.Element {
   const remove = useAction(() => graphql(DELETE_ENDPOINT, { id: endpoint.id }).then(() => navigate('/')));
   return (
     <>
+      <ActivityLink of={{ object: `${endpoint.environment}/${endpoint.name}` }} />
       <ConfirmButton
         label="Delete endpoint"
         explain={

@@ -1395,11 +1395,25 @@ export interface ListAuditRequest {
   beforeId: string;
   /** 1 to 1000; 0: 100. */
   limit: number;
+  /** Absent: all. */
+  filter?: AuditFilter | undefined;
+}
+
+/** What is empty or 0 admits all. */
+export interface AuditFilter {
+  /** Id or name of the key that made the change. */
+  key: string;
+  action: string;
+  /** Whole parts of an object between slashes: `default/chat`, `chat`. A deployment also is of the endpoints that it names. */
+  object: string;
+  /** Wall clock, ms since 1970: inclusive and exclusive. */
+  sinceMs: bigint;
+  untilMs: bigint;
 }
 
 export interface ListAuditResponse {
   entries: AuditEntry[];
-  /** Empty on the last page. */
+  /** Empty on the last page. With a filter a short page may not be the last: one call examines 5,000 entries. */
   nextBeforeId: string;
 }
 
@@ -9361,7 +9375,7 @@ export const SecretInfo: MessageFns<SecretInfo> = {
 };
 
 function createBaseListAuditRequest(): ListAuditRequest {
-  return { account: "", beforeId: "", limit: 0 };
+  return { account: "", beforeId: "", limit: 0, filter: undefined };
 }
 
 export const ListAuditRequest: MessageFns<ListAuditRequest> = {
@@ -9374,6 +9388,9 @@ export const ListAuditRequest: MessageFns<ListAuditRequest> = {
     }
     if (message.limit !== 0) {
       writer.uint32(24).uint32(message.limit);
+    }
+    if (message.filter !== undefined) {
+      AuditFilter.encode(message.filter, writer.uint32(34).fork()).join();
     }
     return writer;
   },
@@ -9415,6 +9432,14 @@ export const ListAuditRequest: MessageFns<ListAuditRequest> = {
             message.limit = reader.uint32();
             continue;
           }
+          case 4: {
+            if (tag !== 34) {
+              break;
+            }
+
+            message.filter = AuditFilter.decode(reader, reader.uint32());
+            continue;
+          }
         }
         if ((tag & 7) === 4 || tag === 0) {
           break;
@@ -9435,6 +9460,118 @@ export const ListAuditRequest: MessageFns<ListAuditRequest> = {
     message.account = object.account ?? "";
     message.beforeId = object.beforeId ?? "";
     message.limit = object.limit ?? 0;
+    message.filter = (object.filter !== undefined && object.filter !== null)
+      ? AuditFilter.fromPartial(object.filter)
+      : undefined;
+    return message;
+  },
+};
+
+function createBaseAuditFilter(): AuditFilter {
+  return { key: "", action: "", object: "", sinceMs: 0n, untilMs: 0n };
+}
+
+export const AuditFilter: MessageFns<AuditFilter> = {
+  encode(message: AuditFilter, writer: BinaryWriter = new BinaryWriter()): BinaryWriter {
+    if (message.key !== "") {
+      writer.uint32(10).string(message.key);
+    }
+    if (message.action !== "") {
+      writer.uint32(18).string(message.action);
+    }
+    if (message.object !== "") {
+      writer.uint32(26).string(message.object);
+    }
+    if (message.sinceMs !== 0n) {
+      if (BigInt.asIntN(64, message.sinceMs) !== message.sinceMs) {
+        throw new globalThis.Error("value provided for field message.sinceMs of type int64 too large");
+      }
+      writer.uint32(32).int64(message.sinceMs);
+    }
+    if (message.untilMs !== 0n) {
+      if (BigInt.asIntN(64, message.untilMs) !== message.untilMs) {
+        throw new globalThis.Error("value provided for field message.untilMs of type int64 too large");
+      }
+      writer.uint32(40).int64(message.untilMs);
+    }
+    return writer;
+  },
+
+  decode(input: BinaryReader | Uint8Array, length?: number): AuditFilter {
+    const reader = input instanceof BinaryReader ? input : new BinaryReader(input);
+    const previousRecursionDepth = (reader as any).__tsProtoDecodeDepth ?? 0;
+    if (previousRecursionDepth >= 100) {
+      throw new globalThis.Error("protobuf decode recursion limit exceeded");
+    }
+    (reader as any).__tsProtoDecodeDepth = previousRecursionDepth + 1;
+    try {
+      const end = length === undefined ? reader.len : reader.pos + length;
+      const message = createBaseAuditFilter();
+      while (reader.pos < end) {
+        const tag = reader.uint32();
+        switch (tag >>> 3) {
+          case 1: {
+            if (tag !== 10) {
+              break;
+            }
+
+            message.key = reader.string();
+            continue;
+          }
+          case 2: {
+            if (tag !== 18) {
+              break;
+            }
+
+            message.action = reader.string();
+            continue;
+          }
+          case 3: {
+            if (tag !== 26) {
+              break;
+            }
+
+            message.object = reader.string();
+            continue;
+          }
+          case 4: {
+            if (tag !== 32) {
+              break;
+            }
+
+            message.sinceMs = reader.int64() as bigint;
+            continue;
+          }
+          case 5: {
+            if (tag !== 40) {
+              break;
+            }
+
+            message.untilMs = reader.int64() as bigint;
+            continue;
+          }
+        }
+        if ((tag & 7) === 4 || tag === 0) {
+          break;
+        }
+        reader.skip(tag & 7);
+      }
+      return message;
+    } finally {
+      (reader as any).__tsProtoDecodeDepth = previousRecursionDepth;
+    }
+  },
+
+  create(base?: DeepPartial<AuditFilter>): AuditFilter {
+    return AuditFilter.fromPartial(base ?? {});
+  },
+  fromPartial(object: DeepPartial<AuditFilter>): AuditFilter {
+    const message = createBaseAuditFilter();
+    message.key = object.key ?? "";
+    message.action = object.action ?? "";
+    message.object = object.object ?? "";
+    message.sinceMs = (object.sinceMs !== undefined && object.sinceMs !== null) ? BigInt(object.sinceMs) : 0n;
+    message.untilMs = (object.untilMs !== undefined && object.untilMs !== null) ? BigInt(object.untilMs) : 0n;
     return message;
   },
 };

@@ -22,6 +22,14 @@ export type BulkState = 'RUNNING' | 'DONE' | 'STOPPED' | 'FAILED';
 
 export type SchedulerRole = 'OWNER' | 'STANDBY';
 
+export interface AuditFilter {
+  readonly key?: string | null | undefined;
+  readonly action?: string | null | undefined;
+  readonly object?: string | null | undefined;
+  readonly sinceMs?: number | null | undefined;
+  readonly untilMs?: number | null | undefined;
+}
+
 export interface EndpointSettings {
   readonly description?: string | null | undefined;
   readonly workersMin?: number | null | undefined;
@@ -81,6 +89,18 @@ export interface EnvironmentRow {
     readonly id: string;
     readonly name: string;
   }[];
+}
+
+export interface AuditRow {
+  readonly id: string;
+  readonly at: string;
+  readonly key: string;
+  readonly keyName: string;
+  readonly address: string | null;
+  readonly action: string;
+  readonly object: string;
+  readonly before: unknown | null;
+  readonly after: unknown | null;
 }
 
 export interface AlertChannelRow {
@@ -694,6 +714,29 @@ export type RedeliverWebhookVariables = {
 };
 export const REDELIVER_WEBHOOK =
   'mutation RedeliverWebhook($id:ID!){redeliverWebhook(id:$id)}' as Operation<RedeliverWebhookResult, RedeliverWebhookVariables>;
+
+export interface ListActivityResult {
+  readonly audit: {
+    readonly entries: readonly AuditRow[];
+    readonly next: string | null;
+  };
+}
+export type ListActivityVariables = {
+  readonly filter?: AuditFilter | null | undefined;
+  readonly before?: string | null | undefined;
+};
+export const LIST_ACTIVITY =
+  'query ListActivity($filter:AuditFilter$before:ID){audit(filter:$filter before:$before limit:50){entries{id at key keyName address action object before after}next}}' as Operation<ListActivityResult, ListActivityVariables>;
+
+export interface ListActivityKeysResult {
+  readonly apiKeys: readonly {
+    readonly id: string;
+    readonly name: string;
+  }[];
+}
+export type ListActivityKeysVariables = Readonly<Record<string, never>>;
+export const LIST_ACTIVITY_KEYS =
+  'query ListActivityKeys{apiKeys{id name}}' as Operation<ListActivityKeysResult, ListActivityKeysVariables>;
 
 export interface ListAlertChannelsResult {
   readonly alertChannels: readonly AlertChannelRow[];
