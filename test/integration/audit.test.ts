@@ -252,7 +252,7 @@ test('entries are filtered by key, action, object and time, also over pages', as
   ]);
   const ids = new Map(endpoints.map(({ id, spec }) => [spec?.name, id]));
   const update = async (name: string, workersMax: number, key?: string) =>
-    query(`mutation { updateEndpoint(endpoint: "${ids.get(name)}", settings: { workersMax: ${workersMax} }) { id } }`, key);
+    query(`mutation { updateEndpoint(endpoint: "${ids.get(name) ?? ''}", settings: { workersMax: ${workersMax} }) { id } }`, key);
   const { createApiKey } = await query<{ createApiKey: { plaintext: string; key: { id: string } } }>(
     'mutation { createApiKey(name: "ci", scope: ALL) { plaintext key { id } } }',
   );
@@ -274,7 +274,7 @@ test('entries are filtered by key, action, object and time, also over pages', as
   t.deepEqual(await shown('action: "createApiKey"'), ['createApiKey ci']);
   t.deepEqual(await shown('action: "createApiKey", key: "ci"'), []);
   const first = await found('object: "chat"', 'limit: 1');
-  const second = await found('object: "chat"', `limit: 1, before: "${first.next}"`);
+  const second = await found('object: "chat"', `limit: 1, before: "${first.next ?? ''}"`);
   t.deepEqual([first.entries[0]?.after, second.entries[0]?.after], [{ workersMax: 4 }, { workersMax: 3 }]);
   const at = Date.parse(second.entries[0]?.at ?? '');
   t.true((await found(`sinceMs: ${at}`)).entries.every((entry) => Date.parse(entry.at) >= at));
