@@ -63,35 +63,50 @@ function profileFor(mutation: Mutation, seed: number): FaultProfile {
   return lateMutations.includes(mutation) ? { ...profile, network: { ...profile.network, mute: OFTEN_MUTE } } : profile;
 }
 
-/** Worlds that noticed a fault when those before them did not: looked at first, which saves twenty seconds. As worlds change, others take their place. */
+/**
+ * Worlds that noticed a fault when those before them did not: run first, which saves a minute of processor time. As worlds change, others
+ * take their place; the test names the one to put here.
+ */
 const KNOWN_SEEDS: Partial<Record<Mutation, number>> = {
-  'ignore-token': 27,
-  'drop-on-answer': 46,
-  'free-slot-on-paper': 22,
+  'ignore-token': 18,
+  'drop-on-answer': 21,
+  'free-slot-on-paper': 48,
   'old-code': 23,
   'keep-weak': 21,
-  'keep-idle': 42,
-  revive: 17,
-  'purge-less': 10,
+  'keep-idle': 391,
+  revive: 3,
+  'purge-less': 3,
+  'preempt-min': 11,
+  'no-quota': 23,
+  'forget-secret': 8,
+  'forget-chunks': 10,
+  'no-chain': 18,
   'take-copies': 67,
-  'settle-by-marker': 282,
+  'settle-by-marker': 187,
   'keep-term': 78,
-  'follow-lower-term': 115,
-  'older-owner': 42,
+  'take-early': 30,
+  'trust-replica': 12,
+  'follow-lower-term': 187,
+  'older-owner': 109,
 };
+/** Worlds a fault may need before the test names the one that noticed it. */
+const MAX_QUIET_WORLDS = 8;
 
 for (const [mutation, noticed] of [...mutations, ...sharedMutations]) {
   test(`the checks bite: ${mutation} is noticed`, (t) => {
     const isShared = sharedMutations.some(([name]) => name === mutation);
     const others = new Set<string>();
     const seeds = Array.from({ length: 400 }, (_, index) => index + 1);
+    let worlds = 0;
     for (const seed of [KNOWN_SEEDS[mutation] ?? 1, ...seeds]) {
       if (isShared && faultProfileOf(seed).schedulers === 1) continue;
+      worlds += 1;
       try {
         new Scenario(seed, profileFor(mutation, seed), mutation).run();
       } catch (error) {
         const { message } = error as Error;
         if (noticed.test(message)) {
+          if (worlds > MAX_QUIET_WORLDS) t.log(`noticed in world ${worlds} only: put seed ${seed} into KNOWN_SEEDS`);
           t.pass();
           return;
         }
