@@ -6,7 +6,8 @@ import { join } from 'node:path';
 
 import type { ExecutionContext, TestFn } from 'ava';
 
-import { Stack } from '../support/stack.ts';
+import { sharedStack } from '../support/shared-stack.ts';
+import type { Stack } from '../support/stack.ts';
 
 export interface Answer {
   readonly status: number;
@@ -45,15 +46,19 @@ export const TERMINAL: ReadonlySet<unknown> = new Set(['COMPLETED', 'FAILED', 'C
 /** Longest a row waits for anything, ms; beyond it the stack is broken. */
 const PATIENCE_MS = 60_000;
 
+/** Of the file's stack, which its modules share. */
+let deployed: Promise<ReadonlyMap<string, string>> | null = null;
+
 /** Starts a stack for the file's rows. */
 export function contract(test: TestFn, variables: Readonly<Record<string, string>> = {}): Contract {
+  const start = sharedStack(test, variables);
   let started: Stack | null = null;
   let endpoints: ReadonlyMap<string, string> = new Map();
   test.before(async () => {
-    started = await Stack.start(variables);
-    endpoints = await started.deploy(join(import.meta.dirname, 'app'));
+    started = await start();
+    deployed ??= started.deploy(join(import.meta.dirname, 'app'));
+    endpoints = await deployed;
   });
-  test.after.always(async () => started?.close());
 
   function stack(): Stack {
     if (started === null) throw new Error('the stack has not started');

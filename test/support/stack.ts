@@ -38,6 +38,8 @@ export class Stack {
   readonly variables: NodeJS.ProcessEnv;
   #up: ChildProcess | null = null;
   #guard: ChildProcess | null = null;
+  /** Folders that were deployed → their copies. */
+  readonly #copies = new Map<string, string>();
   #url = '';
 
   private constructor(folder: string, variables: Readonly<Record<string, string>>) {
@@ -112,16 +114,27 @@ export class Stack {
     this.#url = `http://${http}`;
   }
 
-  /** Deploys a copy of the folder without waiting for its workers; name → id of its endpoints. */
-  async deploy(source: string): Promise<ReadonlyMap<string, string>> {
-    const copy = join(this.#folder, basename(source));
+  /** Deploys a copy of the folder without waiting for its workers, with these options of the tool; name → id of its endpoints. */
+  async deploy(source: string, ...options: string[]): Promise<ReadonlyMap<string, string>> {
+    const copy = this.#copyOf(source);
     await cp(source, copy, { recursive: true });
     return new Map(
-      (JSON.parse(await this.tool('deploy', copy, '--json', '--no-wait')) as { id: string; name: string }[]).map((row) => [
+      (JSON.parse(await this.tool('deploy', copy, '--json', '--no-wait', ...options)) as { id: string; name: string }[]).map((row) => [
         row.name,
         row.id,
       ]),
     );
+  }
+
+  /** Where a folder is copied to: the same place each time, and another one than that of a folder with the same name. */
+  #copyOf(source: string): string {
+    const known = this.#copies.get(source);
+    if (known !== undefined) return known;
+    const name = basename(source);
+    const isTaken = [...this.#copies.values()].some((copy) => basename(copy) === name);
+    const copy = join(this.#folder, ...(isTaken ? [`apps-${this.#copies.size}`] : []), name);
+    this.#copies.set(source, copy);
+    return copy;
   }
 
   /** What a command of the tool prints when it is asked about this stack. */

@@ -5,23 +5,21 @@ import { join } from 'node:path';
 import test from 'ava';
 
 import { canFindProcesses } from '../support/processes.ts';
-import { Stack } from '../support/stack.ts';
+import { sharedStack } from '../support/shared-stack.ts';
+import type { Stack } from '../support/stack.ts';
 import { GatedJob } from './gated-job.ts';
 
 const linux = canFindProcesses ? test.serial : test.serial.skip;
 if (!canFindProcesses) console.log('skipped: the processes of a stack are found through /proc, which this system lacks');
 
+const start = sharedStack(test);
 let stack: Stack;
 let endpoints: ReadonlyMap<string, string>;
 
 test.before(async (t) => {
   t.timeout(120_000);
-  stack = await Stack.start();
+  stack = await start();
   endpoints = await stack.deploy(join(import.meta.dirname, 'app'));
-});
-
-test.after.always(async () => {
-  await stack?.close();
 });
 
 linux('jobs of a killed worker run again on another one', async (t) => {

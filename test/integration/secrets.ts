@@ -8,7 +8,8 @@ import { join } from 'node:path';
 import test from 'ava';
 
 import { folderOf } from '../support/folder.ts';
-import { Stack } from '../support/stack.ts';
+import { sharedStack } from '../support/shared-stack.ts';
+import type { Stack } from '../support/stack.ts';
 import { until } from '../support/until.ts';
 
 const bin = join(import.meta.dirname, '../../cli/capstan.mjs');
@@ -20,6 +21,8 @@ export const read = () => (console.log('it is', process.env.PLAIN), { token: dig
 const digest = (text: string): string => createHash('sha256').update(text).digest('hex');
 const FIRST = 'first-value-7f3a';
 const SECOND = 'second-value-91bc';
+
+const start = sharedStack(test, { CAPSTAN_WEBHOOK_ALLOW_PRIVATE: 'true' });
 
 /** Runs the tool with a value on stdin; returns its exit code and stderr. */
 async function set(stack: Stack, value: string, ...args: string[]): Promise<{ code: number; said: string }> {
@@ -33,8 +36,7 @@ async function set(stack: Stack, value: string, ...args: string[]): Promise<{ co
 }
 
 test('workers start with secrets, wait for missing ones, and are replaced by a change', async (t) => {
-  const stack = await Stack.start();
-  t.teardown(() => stack.close());
+  const stack = await start();
   const folder = join(await folderOf(t), 'app');
   await mkdir(folder);
   const env = {

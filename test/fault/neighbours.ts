@@ -4,19 +4,17 @@ import { join } from 'node:path';
 
 import test from 'ava';
 
-import { Stack } from '../support/stack.ts';
+import { sharedStack } from '../support/shared-stack.ts';
+import type { Stack } from '../support/stack.ts';
 
+const start = sharedStack(test);
 let stack: Stack;
 let endpoints: ReadonlyMap<string, string>;
 
 test.before(async (t) => {
   t.timeout(120_000);
-  stack = await Stack.start();
+  stack = await start();
   endpoints = await stack.deploy(join(import.meta.dirname, 'neighbours-app'));
-});
-
-test.after.always(async () => {
-  await stack?.close();
 });
 
 for (const name of ['coroutine', 'thread-py', 'node', 'thread-js']) {

@@ -4,13 +4,14 @@ import { join } from 'node:path';
 
 import test, { type ExecutionContext } from 'ava';
 
-import { Stack } from '../support/stack.ts';
+import { sharedStack } from '../support/shared-stack.ts';
+import type { Stack } from '../support/stack.ts';
 
+const start = sharedStack(test);
 let stack: Stack;
 test.before(async () => {
-  stack = await Stack.start();
+  stack = await start();
 });
-test.after.always(() => stack.close());
 
 interface Row {
   readonly id: string;

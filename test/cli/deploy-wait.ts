@@ -8,19 +8,18 @@ import test from 'ava';
 
 import { ownFolder } from '../support/own-folder.ts';
 import { canFindProcesses } from '../support/processes.ts';
-import { Stack } from '../support/stack.ts';
+import { sharedStack } from '../support/shared-stack.ts';
+import type { Stack } from '../support/stack.ts';
 import { until } from '../support/until.ts';
 
 const linux = canFindProcesses ? test.serial : test.serial.skip;
 if (!canFindProcesses) console.log('skipped: the processes of a stack are found through /proc, which this system lacks');
 const tool = join(import.meta.dirname, '../../cli/main.ts');
 
+const start = sharedStack(test);
 let stack: Stack;
 test.before(async () => {
-  if (canFindProcesses) stack = await Stack.start();
-});
-test.after.always(async () => {
-  if (canFindProcesses) await stack.close();
+  if (canFindProcesses) stack = await start();
 });
 
 interface Deployed {

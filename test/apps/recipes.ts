@@ -4,16 +4,17 @@ import { join } from 'node:path';
 import test, { type ExecutionContext } from 'ava';
 
 import { missingRegistry } from '../support/registries.ts';
-import { Stack } from '../support/stack.ts';
+import { sharedStack } from '../support/shared-stack.ts';
+import type { Stack } from '../support/stack.ts';
 import { until } from '../support/until.ts';
 
 const examples = join(import.meta.dirname, '../../examples');
 
+const start = sharedStack(test, { CAPSTAN_LB_HOLD_MS: '60000' });
 let stack: Stack;
 test.before(async () => {
-  if (missingRegistry.pypi === null) stack = await Stack.start({ CAPSTAN_LB_HOLD_MS: '60000' });
+  if (missingRegistry.pypi === null) stack = await start();
 });
-test.after.always(async () => stack?.close());
 
 function withPackages(title: string, run: (t: ExecutionContext) => Promise<void>): void {
   if (missingRegistry.pypi === null) test.serial(title, run);

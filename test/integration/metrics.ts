@@ -4,10 +4,13 @@ import { join } from 'node:path';
 
 import test from 'ava';
 
-import { Stack } from '../support/stack.ts';
+import { sharedStack } from '../support/shared-stack.ts';
+import type { Stack } from '../support/stack.ts';
 import { until } from '../support/until.ts';
 
 const app = join(import.meta.dirname, '../contract/app');
+
+const start = sharedStack(test, { CAPSTAN_WEBHOOK_ALLOW_PRIVATE: 'true' });
 
 interface Sample {
   readonly name: string;
@@ -27,8 +30,7 @@ async function scrape(stack: Stack): Promise<{ readonly text: string; readonly s
 }
 
 test('the queue, its jobs, attempts, workers and commits', async (t) => {
-  const stack = await Stack.start();
-  t.teardown(async () => stack.close());
+  const stack = await start();
   const endpoints = await stack.deploy(app);
   const id = (name: string): string => endpoints.get(name) ?? '';
   for (let n = 0; n < 3; n += 1) await stack.ended(id('echo'), await stack.run(id('echo'), { n }));

@@ -7,19 +7,22 @@ import test from 'ava';
 
 import { flip } from '../conformance/store/killed-store.ts';
 import { folderOf } from '../support/folder.ts';
-import { Stack } from '../support/stack.ts';
+import { sharedStack } from '../support/shared-stack.ts';
 import { until } from '../support/until.ts';
+
+const start = sharedStack(test);
 
 test('a damaged build is named by its digest, and the same folder deployed again repairs it', async (t) => {
   t.timeout(300_000);
-  const stack = await Stack.start();
-  t.teardown(() => stack.close());
+  const stack = await start();
   const app = await folderOf(t, {
     'app/hello.ts': "export const hello = () => 'hi';\n",
     'app/tool_manifest.json': JSON.stringify({ resources: { hello: { functions: [{ name: 'hello', module: 'hello.ts' }] } } }),
   });
+  const builds = (): string[] => globSync('scheduler/blobs/build/*/*', { cwd: stack.dataDir });
+  const others = builds();
   const endpoint = (await stack.deploy(join(app, 'app'))).get('hello') ?? '';
-  const [file = ''] = globSync('scheduler/blobs/build/*/*', { cwd: stack.dataDir });
+  const [file = ''] = builds().filter((each) => !others.includes(each));
   const path = join(stack.dataDir, file);
   const digest = file.split('/').at(-1) ?? '';
   const bytes = await readFile(path);

@@ -15,9 +15,10 @@ import test from 'ava';
 
 import { EndpointClient } from '../../sdk/typescript/client.ts';
 import { folderOf } from '../support/folder.ts';
-import { Stack } from '../support/stack.ts';
+import { sharedStack } from '../support/shared-stack.ts';
 import { until } from '../support/until.ts';
 
+const start = sharedStack(test, { CAPSTAN_WEBHOOK_ALLOW_PRIVATE: 'true' });
 const tool = join(import.meta.dirname, '../../cli/main.ts');
 const ID = '1970670598291982291';
 
@@ -44,8 +45,7 @@ print(endpoint.run_sync({"id": ${ID}, "more": [${ID}]}))
 
 test('integers keep their digits on every way', async (t) => {
   t.timeout(300_000, 'a stack and some runs of the tool');
-  const stack = await Stack.start({ CAPSTAN_WEBHOOK_ALLOW_PRIVATE: 'true' });
-  t.teardown(() => stack.close());
+  const stack = await start();
   const app = join(await folderOf(t), 'app');
   await mkdir(app);
   await writeFile(join(app, 'app.ts'), TYPESCRIPT);

@@ -7,7 +7,8 @@ import { promisify } from 'node:util';
 import test from 'ava';
 
 import { missingRegistry } from '../support/registries.ts';
-import { Stack } from '../support/stack.ts';
+import { sharedStack } from '../support/shared-stack.ts';
+import type { Stack } from '../support/stack.ts';
 
 const root = join(import.meta.dirname, '../..');
 const scripts = join(root, 'examples/first-day');
@@ -21,15 +22,15 @@ const ANSWERS: Readonly<Record<string, { readonly registry: keyof typeof missing
   zod: { registry: 'npm', answer: ['longest'] },
 };
 
+const start = sharedStack(test, { CAPSTAN_LB_HOLD_MS: '60000' });
 let stack: Stack;
 test.before(async () => {
-  stack = await Stack.start({ CAPSTAN_LB_HOLD_MS: '60000' });
+  stack = await start();
   const programs = join(stack.scratch, 'bin');
   await mkdir(programs);
   await writeFile(join(programs, 'capstan'), `#!/bin/sh\nexec '${process.execPath}' '${join(root, 'cli/capstan.mjs')}' "$@"\n`);
   await chmod(join(programs, 'capstan'), 0o755);
 });
-test.after.always(() => stack.close());
 
 test('every script has an answer', async (t) => {
   const files = (await readdir(scripts)).filter((file) => file.endsWith('.sh'));

@@ -4,8 +4,10 @@ import { join } from 'node:path';
 
 import test, { type ExecutionContext } from 'ava';
 
-import { Stack } from '../support/stack.ts';
 import { ownFolder } from '../support/own-folder.ts';
+import { sharedStack } from '../support/shared-stack.ts';
+
+const start = sharedStack(test, { CAPSTAN_WEBHOOK_ALLOW_PRIVATE: 'true' });
 
 const HANDLERS = `export function look() {
   const { CAPSTAN_URL, CAPSTAN_ENVIRONMENT, CAPSTAN_ENDPOINT_ID, CAPSTAN_ENDPOINT_NAME, CAPSTAN_WORKER_TOKEN } = process.env;
@@ -16,9 +18,8 @@ export const ask = look;
 
 test('a worker knows the gateway, where it is, and has a token for its environment', async (t) => {
   const folder = await ownFolder('capstan-env');
-  const stack = await Stack.start();
+  const stack = await start();
   t.teardown(async () => {
-    await stack.close();
     await rm(folder, { recursive: true });
   });
   const app = join(folder, 'app');

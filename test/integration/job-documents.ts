@@ -3,16 +3,22 @@ import { join } from 'node:path';
 
 import test from 'ava';
 
-import { Stack } from '../support/stack.ts';
+import { sharedStack } from '../support/shared-stack.ts';
+import type { Stack } from '../support/stack.ts';
 
+const start = sharedStack(test, { CAPSTAN_WEBHOOK_ALLOW_PRIVATE: 'true' });
 let stack: Stack;
 let endpoint: string;
 
 test.before(async () => {
-  stack = await Stack.start();
-  endpoint = (await stack.deploy(join(import.meta.dirname, '../console/app'))).get('hostile') ?? '';
+  stack = await start();
+  endpoint = (await deployed()).get('hostile') ?? '';
 });
-test.after.always(() => stack?.close());
+
+/** In an environment of its own: other cases of the stack count the jobs of their endpoints. */
+function deployed(): Promise<ReadonlyMap<string, string>> {
+  return stack.deploy(join(import.meta.dirname, '../console/app'), '--env', 'documents');
+}
 
 async function keyOf(mutation: string): Promise<string> {
   const response = await stack.call('/graphql', { method: 'POST', body: JSON.stringify({ query: `mutation { ${mutation} }` }) });
@@ -59,7 +65,7 @@ test('only keys that may read the job get it', async (t) => {
 test('a job that does not exist, and a document that there is not, are not found', async (t) => {
   const unknown = await read('01a21456-8ef0-7741-adac-d20b529232ba-u1', 'input', stack.apiKey);
   t.is(unknown.status, 404);
-  const failing = (await stack.deploy(join(import.meta.dirname, '../console/app'))).get('failing') ?? '';
+  const failing = (await deployed()).get('failing') ?? '';
   const job = await stack.run(failing, {});
   await stack.ended(failing, job);
   const none = await fetch(`${stack.url}/v2/${failing}/jobs/${job}/output`, { headers: { authorization: `Bearer ${stack.apiKey}` } });
