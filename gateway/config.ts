@@ -26,6 +26,11 @@ const METRICS_TOKEN = /^\S{32,200}$/;
 export const gatewayConfig = z.object({
   host: setting('CAPSTAN_HTTP_HOST', z.string().min(1).default('127.0.0.1'), 'Address that the HTTP server listens on.'),
   port: setting('CAPSTAN_HTTP_PORT', integer(0, 65_535, 8080), 'Port of the HTTP server; 0 picks a free port.'),
+  processes: setting(
+    'CAPSTAN_GATEWAY_PROCESSES',
+    integer(0, 64, 0),
+    'Processes that serve the port; 0 is one for every two cores, at most 8, and 1 where CAPSTAN_INVOKE_PORT or CAPSTAN_INVOKE_ADDRESS is set. The limits of memory, of requests that wait and of look-ups are divided among them.',
+  ),
   scheduler: setting(
     'CAPSTAN_SCHEDULER',
     z.string().refine(isSchedulerAddress, SCHEDULER_RULE).default('127.0.0.1:7070'),
@@ -191,7 +196,7 @@ export const gatewayConfig = z.object({
   invokePort: setting(
     'CAPSTAN_INVOKE_PORT',
     integer(0, 65_535, 0),
-    'Port of that address; 0 picks a free port, which agents learn from the scheduler.',
+    'Port of that address; 0 picks a free port, which agents learn from the scheduler. Each further gateway process has the next port.',
   ),
   invokeAddress: setting(
     'CAPSTAN_INVOKE_ADDRESS',

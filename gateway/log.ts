@@ -1,14 +1,18 @@
 /** The gateway's log: JSON lines on stderr, without secrets. */
+import { hostname } from 'node:os';
+
 import { destination, pino, type Logger } from 'pino';
 
 import { visibleText } from '../lib/visible-text.ts';
 
 export type Log = Pick<Logger, 'trace' | 'debug' | 'info' | 'warn' | 'error' | 'fatal'>;
 
-export function createLog(level: string): Logger {
+/** `fields` are on every line. */
+export function createLog(level: string, fields: Readonly<Record<string, unknown>> = {}): Logger {
   return pino(
     {
       name: 'gateway',
+      base: { pid: process.pid, hostname: hostname(), ...fields },
       level,
       hooks: { streamWrite: visibleText },
       redact: {

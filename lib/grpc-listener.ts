@@ -67,7 +67,8 @@ export class GrpcListener {
         if (this.#admit(socket)) injector.injectConnection(socket);
       });
       try {
-        listener.listen({ host: each, port: bound });
+        // Processes of a cluster would share the port.
+        listener.listen({ host: each, port: bound, exclusive: true });
         await once(listener, 'listening');
       } catch (error) {
         failure ??= error;

@@ -36,18 +36,24 @@ import { SharedBudget } from '../../lib/shared-budget.ts';
 import { UploadMonitor } from '../../lib/upload-monitor.ts';
 import { inUse } from '../../lib/http-messages.ts';
 import { createLog, type Log } from '../log.ts';
-import { KeyRates } from '../http/key-rates.ts';
-import { GatewayMetrics } from '../metrics/metrics.ts';
+import { KeyRates, type TakeRate } from '../http/key-rates.ts';
+import type { GatherFigures, MetricData } from '../metrics/joined-figures.ts';
+import { GatewayMetrics, type GatewayLevels } from '../metrics/metrics.ts';
 
 export interface GatewayDeps {
   readonly log?: Log;
   /** Monotonic clock, ms. */
   readonly now?: () => number;
+  /** Where the gateway has several processes: the figures of all of them, and a rate that they share. */
+  readonly gatherFigures?: GatherFigures;
+  readonly takeRate?: TakeRate;
 }
 
 export interface Gateway {
   /** Address at which it serves, for example `http://127.0.0.1:8080`. */
   readonly url: string;
+  /** Returns the metrics of this process. */
+  figures(): Promise<readonly MetricData[]>;
   /**
    * Stops accepting, lets requests in progress finish within the configured time, ends waits with the present state of
    * their job, then closes everything. Without a scheduler it does not wait: pending requests get 503.
@@ -146,7 +152,7 @@ export async function start(config: GatewayConfig, deps: GatewayDeps = {}): Prom
     cellOf: (id) => lookup.cellOf(id),
     elsewhere: (id, from) => lookup.endpointElsewhere(id, from, lookup.knownEndpoint(id)?.accountId ?? id),
   });
-  const metrics = new GatewayMetrics({
+  const levels: GatewayLevels = {
     lb: {
       endpoints: () => pools.endpoints(),
       level: (id) => pools.level(id),
@@ -155,7 +161,8 @@ export async function start(config: GatewayConfig, deps: GatewayDeps = {}): Prom
     pending: () => cells.pending,
     connected: () => cells.all.map(({ name, channel }) => [name, channel.connected] as const),
     bodyMemory: () => memory.used,
-  });
+  };
+  const metrics = new GatewayMetrics(levels, deps.gatherFigures);
   const draining = new AbortController();
   const authenticator = new Authenticator(directory, lookup, config.keyCacheSize);
   const signIn = new SignIn({ authenticator, lookup, proxies, gatewayToken: token, domain: config.lbDomain });
@@ -182,7 +189,7 @@ export async function start(config: GatewayConfig, deps: GatewayDeps = {}): Prom
       now,
       lookup,
       authenticator,
-      keyRates: new KeyRates(config.graphqlPerSecond),
+      keyRates: new KeyRates(config.graphqlPerSecond, deps.takeRate),
       turns: new FairTurns(now),
       loadBalancer,
       proxies,
@@ -281,6 +288,7 @@ export async function start(config: GatewayConfig, deps: GatewayDeps = {}): Prom
   let closed: Promise<void> | null = null;
   return {
     url,
+    figures: () => metrics.figures(),
     close: async () => {
       closed ??= shutDown();
       return closed;

@@ -1,4 +1,6 @@
 /** The rate of each key at the control plane: /graphql and the logs of endpoints share it. */
+import { hash } from 'node:crypto';
+
 import { LRUCache } from 'lru-cache';
 
 import { CapstanError } from '../../lib/errors.ts';
@@ -9,12 +11,39 @@ import type { Key } from '../directory/directory.ts';
 /** Keys whose rate is remembered. */
 const MAX_KEYS = 10_000;
 
-export class KeyRates {
+/** The rates of keys by name. */
+export class RateTable {
   readonly #perSecond: number;
   readonly #rates = new LRUCache<string, Rate>({ max: MAX_KEYS });
 
   constructor(perSecond: number) {
     this.#perSecond = perSecond;
+  }
+
+  /** Counts an event; returns false when the rate is used up. `now`: monotonic, ms. */
+  take(name: string, now: number): boolean {
+    let rate = this.#rates.get(name);
+    if (rate === undefined) {
+      rate = new Rate(this.#perSecond);
+      this.#rates.set(name, rate);
+    }
+    return rate.take(now);
+  }
+}
+
+/** Counts an event of a key, by its name, for all processes of a gateway; returns whether it is allowed. */
+export type TakeRate = (name: string) => Promise<boolean>;
+
+export class KeyRates {
+  readonly #perSecond: number;
+  readonly #table: RateTable;
+  readonly #takeRate: TakeRate | undefined;
+
+  /** `takeRate`: undefined where this process is the only one. */
+  constructor(perSecond: number, takeRate?: TakeRate) {
+    this.#perSecond = perSecond;
+    this.#table = new RateTable(perSecond);
+    this.#takeRate = takeRate;
   }
 
   /**
@@ -23,17 +52,18 @@ export class KeyRates {
    * @param now - monotonic, ms
    * @throws CapstanError RATE_LIMITED
    */
-  take(key: Key, authorization: string | undefined, now: number): void {
+  async take(key: Key, authorization: string | undefined, now: number): Promise<void> {
     const name = nameOfKey(key, authorization);
-    let rate = this.#rates.get(name);
-    if (rate === undefined) {
-      rate = new Rate(this.#perSecond);
-      this.#rates.set(name, rate);
-    }
-    if (rate.take(now)) return;
+    const isAllowed = this.#takeRate === undefined ? this.#table.take(name, now) : await this.#takeRate(digestOf(name));
+    if (isAllowed) return;
     const why = `a key may make at most ${this.#perSecond} requests per second to the control plane (GraphQL and logs)`;
     throw new CapstanError('RATE_LIMITED', why, { retryAfterMs: 1_000 });
   }
+}
+
+/** The name of a key that has no hash is its text, which leaves no process. */
+function digestOf(name: string): string {
+  return hash('sha256', name, 'base64url');
 }
 
 /** Tells keys apart, also those that have no hash. */

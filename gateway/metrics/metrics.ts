@@ -7,6 +7,7 @@ import { Counter, Gauge, Registry } from 'prom-client';
 import { metricsText, type MetricsFormat } from '../../lib/metrics-text.ts';
 import { PlainHistogram, type HistogramSeries } from '../../lib/plain-histogram.ts';
 import { addProcessMetrics } from '../../lib/process-metrics.ts';
+import { joinFigures, type GatherFigures, type MetricData } from './joined-figures.ts';
 import { LbMetrics, type LbLevels } from './lb-metrics.ts';
 
 /** Levels that are read at each scrape. */
@@ -55,8 +56,11 @@ export class GatewayMetrics {
   /** Requests in progress. */
   inFlight = 0;
   readonly lb: LbMetrics;
+  readonly #gather: GatherFigures | undefined;
 
-  constructor(levels: GatewayLevels) {
+  /** `gather`: undefined where this process is the gateway's only one. */
+  constructor(levels: GatewayLevels, gather?: GatherFigures) {
+    this.#gather = gather;
     const registers = [this.#registry];
     const labelNames = ['method', 'route'];
     this.#counter(
@@ -88,6 +92,8 @@ export class GatewayMetrics {
       help: '1 while the stream to the owner of the cell is connected.',
       labelNames: ['cell'],
       registers,
+      // Of several processes: 1 while all are connected.
+      aggregator: 'min',
       collect: () => {
         for (const [cell, isConnected] of levels.connected()) connected.set({ cell }, isConnected ? 1 : 0);
       },
@@ -107,9 +113,14 @@ export class GatewayMetrics {
     series.responseBytes += responseBytes;
   }
 
-  /** Returns all metrics. */
-  text(format: MetricsFormat): Promise<string> {
-    return metricsText(this.#registry, format);
+  /** Returns all metrics, of all processes of the gateway. */
+  async text(format: MetricsFormat): Promise<string> {
+    return metricsText(this.#gather === undefined ? this.#registry : joinFigures(await this.#gather()), format);
+  }
+
+  /** Returns the figures of this process. */
+  async figures(): Promise<readonly MetricData[]> {
+    return (await this.#registry.getMetricsAsJSON()) as unknown as MetricData[];
   }
 
   #seriesOf(method: string, route: string): RouteSeries {

@@ -167,6 +167,18 @@ const benches: Readonly<Record<string, (t: ExecutionContext) => Promise<void>>> 
     checkBudget(t, report.budget, ['parse', 'route', 'auth', 'limits', 'encode', 'channel', 'answer']);
     t.regex(stderr, /^\| \*\*main thread\*\* \| \*\*[\d.]+ µs\*\*, \d+ B \|/m);
   },
+  'bench/gateway-processes.ts': async (t) => {
+    const { stdout } = await bench(t, 'bench/gateway-processes.ts', '0.3', '--rounds', '1', '--processes', '1,2');
+    const report = json(stdout) as { figures: { processes: number; ratio: number; micros: number; bad: number }[] };
+    t.deepEqual(
+      report.figures.map(({ processes, bad }) => [processes, bad]),
+      [
+        [1, 0],
+        [2, 0],
+      ],
+    );
+    for (const { processes, ratio, micros } of report.figures) figures(t, `processes-${processes}`, ratio, micros);
+  },
   'bench/scheduler-hotpath.ts': async (t) => {
     const { stdout, stderr } = await bench(t, 'bench/scheduler-hotpath.ts', ...BUDGET_SIZES);
     checkBudget(t, json(stdout) as unknown as Budget, ['channel', 'core', 'store']);

@@ -46,7 +46,7 @@ export function graphqlRoutes(app: FastifyInstance, services: Services): void {
   async function admit(request: FastifyRequest, reply: FastifyReply): Promise<void> {
     const key = await authenticator.authenticate(request.headers.authorization, peerOfRequest(request.raw, services.proxies));
     keys.set(request, key);
-    keyRates.take(key, request.headers.authorization, now());
+    await keyRates.take(key, request.headers.authorization, now());
     expectBody(request, reply, key.accountId, services);
   }
 

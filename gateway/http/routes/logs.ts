@@ -96,7 +96,7 @@ export function logRoutes(app: FastifyInstance, services: Services): void {
 
   async function reader(request: FastifyRequest): Promise<{ readonly read: ReadPage; readonly key: Key }> {
     const key = await authenticator.authenticate(request.headers.authorization, peerOfRequest(request.raw, services.proxies));
-    keyRates.take(key, request.headers.authorization, services.now());
+    await keyRates.take(key, request.headers.authorization, services.now());
     const endpoint = await lookup.endpointOf(key, endpointId(request));
     if (endpoint === undefined || endpoint.accountId !== key.accountId) throw noEndpoint(endpointId(request));
     const calls = new ControlCalls({

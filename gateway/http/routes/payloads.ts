@@ -23,7 +23,7 @@ export function payloadRoutes(app: FastifyInstance, services: Services): void {
   async function answer(request: FastifyRequest, reply: FastifyReply, name: 'input' | 'output'): Promise<void> {
     const { authorization } = request.headers;
     const key = await authenticator.authenticate(authorization, peerOfRequest(request.raw, services.proxies));
-    keyRates.take(key, authorization, services.now());
+    await keyRates.take(key, authorization, services.now());
     const id = endpointId(request);
     const endpoint = await lookup.endpointOf(key, id);
     if (endpoint === undefined || endpoint.accountId !== key.accountId) throw noEndpoint(id);
