@@ -10,6 +10,8 @@ import type { S3Config } from '../proto/gen/capstan/v1/common.ts';
 import type { FunctionSpec } from '../proto/gen/capstan/v1/nodes.ts';
 import { AGENT_MARK, agentMark } from './runtimes/escaped.ts';
 import { stageBootstrap } from './runtimes/bootstrap.ts';
+import { withBase } from './runtimes/node-options.ts';
+import { ownModules } from './runtimes/own-modules.ts';
 import { ProcessRuntime } from './runtimes/process/process-runtime.ts';
 import type {
   HttpCall,
@@ -189,7 +191,9 @@ export class LocalWorkers {
     // A spare would hold the port.
     const spares = inspect === undefined ? 1 : 0;
     const debugArgs = inspect === undefined ? [] : [`--inspect=127.0.0.1:${inspect}`];
-    const baseEnv = { ...env, [AGENT_MARK]: agentMark(this.#folder) };
+    // The project's own node_modules may be above its folder. NODE_PATH is what a package manager sets for its own scripts.
+    const { NODE_PATH: _, ...variables } = env;
+    const baseEnv = { ...withBase(ownModules(this.#bootstrap, []), variables), [AGENT_MARK]: agentMark(this.#folder) };
     const common = { bootstrap: this.#bootstrap, spareDelayMs: SPARE_DELAY_MS, sharesDevices: true };
     // A program of the user's own finds the project's modules as a build's.
     const modules = [this.#folder, env['PYTHONPATH'] ?? ''].filter((path) => path !== '').join(delimiter);

@@ -31,6 +31,7 @@ import { ForeignWorkers } from './runtimes/foreign/foreign-workers.ts';
 import { LogForwarder } from './logs/forwarding/log-forwarder.ts';
 import { LogStore } from './logs/log-store.ts';
 import { LogWaits } from './logs/log-waits.ts';
+import { ownModules } from './runtimes/own-modules.ts';
 import { stageBootstrap, WITH_INSTALLATION } from './runtimes/bootstrap.ts';
 import { ContainerRuntime } from './runtimes/container/container-runtime.ts';
 import { checkContainerRuntime, ContainerEngine } from './runtimes/container/engine.ts';
@@ -295,7 +296,7 @@ async function openNodeLevel(config: AgentConfig, { folder, bootstrap, pythons, 
       uidRange: workerUids,
       env: pythons.own,
       sizes: { tmpBytes: config.sandboxTmpBytes, shmBytes: config.sandboxShmBytes },
-      paths: config.sandboxPaths,
+      paths: [...config.sandboxPaths, bootstrap],
       spares: config.spareHosts > 0,
       network: { setting: config.workerNetwork, allowed: config.workerNetworkAllow, spares: Math.min(2, config.spareHosts) },
     },
@@ -325,7 +326,12 @@ interface RuntimeDeps {
 
 function defaultRuntimes(config: AgentConfig, { folder, bootstrap, api, launcher, hostEnv, log }: RuntimeDeps): Runtime[] {
   const { spareHosts, workerPingMs: pingMs, workerFetchMs: fetchMs } = config;
-  const baseEnv = launcher.environmentOf({ ...hostEnv, [AGENT_MARK]: agentMark(folder) });
+  const { folder: build, workFolder } = launcher.placeOf({
+    folder: join(folder, 'cache', 'build'),
+    workFolder: join(folder, 'work', 'worker'),
+  });
+  const modules = ownModules(bootstrap, [dirname(build), dirname(workFolder)]);
+  const baseEnv = launcher.environmentOf({ ...hostEnv, ...modules, [AGENT_MARK]: agentMark(folder) });
   const gpus = new ProcessGpuViews({ program: config.nvidiaSmi, paths: config.sandboxPaths });
   return [
     new ThreadRuntime({ launcher, bootstrap, baseEnv, spares: spareHosts, gpus }),

@@ -75,7 +75,7 @@ async function sources(): Promise<string[]> {
   );
   return lists
     .flat()
-    .filter((path) => !LEFT_OUT.test(path) && /\.(ts|js|py)$/.test(path))
+    .filter((path) => !LEFT_OUT.test(path) && /\.(ts|c?js|py)$/.test(path))
     .toSorted();
 }
 

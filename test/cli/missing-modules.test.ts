@@ -12,8 +12,9 @@ async function warningsOf(
   t: ExecutionContext,
   files: Readonly<Record<string, string>>,
   exclude: readonly string[] = [],
+  below = '',
 ): Promise<string[]> {
-  const folder = await folderOf(t, files);
+  const folder = join(await folderOf(t, files), below);
   const lines: string[] = [];
   const terminal = createTerminal({ out: { write: () => true }, err: { write: (text: string) => lines.push(text) }, colours: false });
   const options = {
@@ -114,7 +115,7 @@ test('Node: neither built-in, optional, own nor type imports are named, but what
 });
 
 const written = (...endpoints: readonly (readonly [name: string, more: object])[]): string =>
-  JSON.stringify({ version: '1', resources: Object.fromEntries(endpoints.map(([name, more]) => [name, { type: 'queue', ...more }])) });
+  JSON.stringify({ version: '1', resources: Object.fromEntries(endpoints) });
 
 test('written manifest: what functions and scripts of commands import is named; what the folder has is not', async (t) => {
   const python = { 'jobs.py': 'import helper, yamlx, vendored\ndef job(x): return x\n', 'helper.py': 'import deepx\n' };
@@ -166,6 +167,15 @@ test('Node: what a script of a command imports is named, in both kinds of projec
   const expected = /: expresss \(jobs\/serve\.mjs:3\), deepx \(jobs\/own\.mjs:1\)\. Name them in package\.json/;
   const main = `import { endpoint } from '@capstan/sdk';\nendpoint({ name: 'one', loadBalanced: true, command: ${JSON.stringify(command)} });\n`;
   t.regex((await warningsOf(t, { ...script, 'main.ts': main })).join(), expected);
-  const manifest = { 'tool_manifest.json': written(['one', { type: 'load-balanced', command }]) };
+  const manifest = { 'tool_manifest.json': written(['one', { is_load_balanced: true, command }]) };
   t.regex((await warningsOf(t, { ...script, ...manifest })).join(), expected);
+});
+
+test('Node: what folders above the project have is no package of a build', async (t) => {
+  const files = {
+    'node_modules/left-padd/index.js': 'module.exports = 1;',
+    'one/project/main.ts': NODE,
+    'one/project/own.ts': 'export const own = 1;\n',
+  };
+  t.regex((await warningsOf(t, files, [], 'one/project')).join(), /: left-padd \(main\.ts:4\)/);
 });

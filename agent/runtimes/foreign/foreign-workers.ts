@@ -3,6 +3,7 @@ import { workerVariables } from '../../worker-api/environment.ts';
 import type { WorkerApi } from '../../worker-api/server.ts';
 import { markOf } from '../escaped.ts';
 import { workerEnv } from '../hosted/worker-env.ts';
+import { withBase } from '../node-options.ts';
 import type { RunningWorker, WorkerEvents, WorkerStart } from '../runtime.ts';
 import { expandedCommand } from '../command-line.ts';
 import type { Launcher } from './launcher.ts';
@@ -52,8 +53,7 @@ export class ForeignWorkers {
     const admission = api.admit(workerId, endpointId, worker, spec.reading?.share);
     const env = {
       PYTHONUNBUFFERED: '1',
-      ...baseEnv,
-      ...workerEnv(spec),
+      ...withBase(baseEnv, workerEnv(spec)),
       ...markOf(baseEnv),
       ...workerVariables(base, { workerId, endpointId, deviceUuids, token: admission.token, pingMs }),
     };

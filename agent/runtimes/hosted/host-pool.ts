@@ -2,6 +2,7 @@
 import { messageOf } from '../../../lib/to-error.ts';
 import type { Assignment, WorkerLauncher } from '../../sandbox/launcher.ts';
 import { markOf } from '../escaped.ts';
+import { withBase } from '../node-options.ts';
 import type { RunningWorker, WorkerEvents, WorkerStart } from '../runtime.ts';
 import { HostProcess } from './host-process.ts';
 import type { HostProgram } from './host-program.ts';
@@ -50,13 +51,16 @@ export class HostPool {
     if (fn === undefined) return notStarted(events, 'the release has no function');
     const { baseEnv, readAtStart, stopTimes, sharesDevices } = this.#options;
     const { CUDA_VISIBLE_DEVICES, ...own } = workerEnv(spec);
-    const env = { ...own, ...(sharesDevices === true ? {} : { CUDA_VISIBLE_DEVICES }), ...markOf(baseEnv) };
+    const named: Record<string, string> = { ...own, ...(sharesDevices === true ? {} : { CUDA_VISIBLE_DEVICES }), ...markOf(baseEnv) };
+    const fresh = withBase(baseEnv, named);
+    // The host assigns them to its own.
+    const env = named['NODE_OPTIONS'] === undefined ? named : { ...named, NODE_OPTIONS: fresh['NODE_OPTIONS'] ?? '' };
     let host: HostProcess;
     try {
       const wantsOwn = Object.keys(spec.env).some((name) => readAtStart.test(name)) || !this.#options.launcher.takesSpare(spec);
       const spare = wantsOwn ? undefined : this.#takeSpare();
       spare?.assign(spec);
-      host = spare ?? this.#spawn({ ...baseEnv, ...env }, spec);
+      host = spare ?? this.#spawn(fresh, spec);
     } catch (error) {
       // Kernel errors that Node throws synchronously: no memory, environment too long.
       return notStarted(events, `starting the worker process failed: ${messageOf(error)}`);

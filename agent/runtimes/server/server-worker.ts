@@ -10,6 +10,7 @@ import { checkAgain, checkServer, describeCheck, isHealthy, readyBy, type CheckR
 import { expandedCommand } from '../command-line.ts';
 import type { LaunchedProcess } from '../foreign/launcher.ts';
 import { workerEnv } from '../hosted/worker-env.ts';
+import { withBase } from '../node-options.ts';
 import type { HttpCall, HttpEvents, HttpRequest, RunningWorker, WorkerEvents, WorkerStart } from '../runtime.ts';
 import { LastOutput } from '../last-output.ts';
 import type { ReadingShare } from '../reading-shares.ts';
@@ -111,8 +112,7 @@ export class ServerWorker implements RunningWorker {
 
   #begin(spec: WorkerStart, base: Readonly<Record<string, string>>, { variables, launcher, reach }: ServerSite): void {
     const env = {
-      ...base,
-      ...workerEnv(spec),
+      ...withBase(base, workerEnv(spec)),
       CAPSTAN_MAX_CONCURRENCY: String(spec.maxConcurrency),
       ...variables,
     };
