@@ -95,7 +95,7 @@ export async function run({ store, fence, queue, inFlight, seconds, removes = fa
     await store.commit(fence, batch);
     for (const op of batch) {
       if (op.kind === 'lease') waiting.push(finishOp(op.seq, Date.now()));
-      else if (op.kind === 'finish' && op.hook !== null) waiting.push(deliveredOp(op.seq));
+      else if (op.kind === 'finish' && op.delivery !== null) waiting.push(deliveredOp(op.seq));
     }
   }
   times.sort((a, b) => a - b);

@@ -69,7 +69,7 @@ export function finishOp(seq: number, now: number): Extract<Op, { kind: 'finish'
     output: { inline: output.slice() },
     chunks: [],
     firstChunk: 0,
-    hook: null,
+    delivery: null,
   };
 }
 
@@ -77,7 +77,7 @@ const webhookId = (seq: number): string => `webhook-${seq}_1`;
 
 /** {@link finishOp} with a webhook delivery that is due at once. All deliveries have the same host. */
 export function finishWithWebhookOp(seq: number, now: number): Op {
-  const hook = {
+  const delivery = {
     id: webhookId(seq),
     account: 'account-x7k2m9q4w1',
     endpoint: 'x7k2m9q4w1',
@@ -86,12 +86,12 @@ export function finishWithWebhookOp(seq: number, now: number): Op {
     envelope: '{"status":"COMPLETED","delayTime":12,"executionTime":34}',
     dueAt: now,
   };
-  return { ...finishOp(seq, now), hook };
+  return { ...finishOp(seq, now), delivery };
 }
 
 /** Removes the delivery of such a job after its success. */
 export function deliveredOp(seq: number): Op {
-  return { kind: 'hook', id: webhookId(seq), after: 0, to: null };
+  return { kind: 'delivery', id: webhookId(seq), after: 0, to: null };
 }
 
 export function median(values: readonly number[]): number {

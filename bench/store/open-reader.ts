@@ -35,7 +35,7 @@ const seconds = Number(values['window-seconds']);
 const windows = Math.max(1, Math.round((Number(values.minutes) * 60) / seconds));
 
 /** Durations of the reads that a scheduler makes from the left end of an index, ms. */
-const times: Record<'head' | 'due' | 'leased' | 'hooks', number[]> = { head: [], due: [], leased: [], hooks: [] };
+const times: Record<'head' | 'due' | 'leased' | 'deliveries', number[]> = { head: [], due: [], leased: [], deliveries: [] };
 async function readOn(store: Store, ended: AbortSignal): Promise<void> {
   while (!ended.aborted) {
     const endpoint = 'x7k2m9q4w1';
@@ -43,9 +43,9 @@ async function readOn(store: Store, ended: AbortSignal): Promise<void> {
       head: () => store.read('head', { endpoint, priority: 0, after: 0, limit: 64, inputLimit: 65_536 }),
       due: () => store.read('due', Date.now(), 50),
       leased: () => store.read('leased', 0, 500),
-      hooks: () => store.read('hooks', { wall: Date.now(), skipHosts: [], skipIds: [], perHost: 10, limit: 50 }),
+      deliveries: () => store.read('deliveries', { wall: Date.now(), skipHosts: [], skipIds: [], perHost: 10, limit: 50 }),
     };
-    for (const name of ['head', 'due', 'leased', 'hooks'] as const) {
+    for (const name of ['head', 'due', 'leased', 'deliveries'] as const) {
       const from = performance.now();
       await reads[name]();
       times[name].push(performance.now() - from);
@@ -105,7 +105,7 @@ try {
       ratios: rates.map(ratio),
       last: ratio(rates.at(-1)),
       target: 0.55,
-      p99Ms: { head: p99(times.head), due: p99(times.due), leased: p99(times.leased), hooks: p99(times.hooks) },
+      p99Ms: { head: p99(times.head), due: p99(times.due), leased: p99(times.leased), deliveries: p99(times.deliveries) },
       targetP99Ms: 50,
       takeOverMs,
     }),

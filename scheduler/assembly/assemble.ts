@@ -176,7 +176,7 @@ async function assembleIn(folder: DataFolder, { config, deps, log, gpus, guardOf
   const reader = new IncidentReader({
     state: () => engine.state,
     now: () => clock.now(),
-    hooks: (account, limit) => engine.search('hookPage', account, '', limit),
+    deliveries: (account, limit) => engine.search('deliveryPage', account, '', limit),
     disk: async () => ({ space: await spaceOf(folder.path), minFreePercent: config.minFreePercent }),
     certificates: async () => [
       ...(await certificatesOf({ 'the scheduler': config.tlsCert, 'the CA': config.tlsCa })),
@@ -235,8 +235,8 @@ async function assembleIn(folder: DataFolder, { config, deps, log, gpus, guardOf
   const cellWatch = new CellWatch({ cells, log, now: () => clock.now().wall });
   const auth = new Authorizer(engine, gatewayToken, tokens, cellWatch);
   const webhookSecrets = new WebhookSecrets(engine, cipher, () => clock.now().wall);
-  const hooks = { config, store, blobs: blobs.blobs, engine, metrics, secrets: webhookSecrets, urls, guardOf, clock, log };
-  const sender = webhookSender({ ...hooks, resolve: deps.resolve, tracing });
+  const webhookDeps = { config, store, blobs: blobs.blobs, engine, metrics, secrets: webhookSecrets, urls, guardOf, clock, log };
+  const sender = webhookSender({ ...webhookDeps, resolve: deps.resolve, tracing });
   const delivery = alertDelivery(config, { guardOf, resolve: deps.resolve });
   const alerts = new Alerts({
     state: () => (engine.up ? engine.image : null),

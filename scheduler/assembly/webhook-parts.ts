@@ -35,20 +35,20 @@ export interface WebhookDeps {
 
 export function webhookSender({ config, store, blobs, engine, metrics, secrets, urls, ...deps }: WebhookDeps): WebhookSender {
   return new WebhookSender({
-    hook: (id) => store.read('hook', id),
+    delivery: (id) => store.read('delivery', id),
     openBlob: (id) => blobs.get(id),
     secrets: (account) => secrets.signing(account),
     guardOf: deps.guardOf,
     urlOf: ({ url, id }) => urls.open(url, id),
     resolve: deps.resolve ?? systemResolver(),
     now: () => deps.clock.now().wall,
-    span: (hook) => webhookSpan(deps.tracing, hook),
+    span: (delivery) => webhookSpan(deps.tracing, delivery),
     connectMs: config.webhookConnectMs,
     totalMs: config.webhookTimeoutMs,
     userAgent: `Capstan/${pkg.version}`,
     tried: (id, result) => {
       if (engine.image !== null) countDelivery(metrics, engine.image, id, result);
-      engine.handle({ kind: 'hook-tried', id, ...result });
+      engine.handle({ kind: 'delivery-tried', id, ...result });
     },
     onFault: (error, id) => deps.log.error({ err: error, webhook: id }, 'sending a webhook failed'),
   });

@@ -65,7 +65,7 @@ export type Effect =
   | { readonly kind: 'read-due'; readonly limit: number }
   /** Read due webhooks, except those that are being sent. */
   | {
-      readonly kind: 'read-hooks';
+      readonly kind: 'read-deliveries';
       readonly skipHosts: readonly string[];
       readonly skipIds: readonly string[];
       readonly perHost: number;
@@ -73,7 +73,7 @@ export type Effect =
     }
   /** These blobs hold bodies that are no longer needed. The shell deletes those that no row names. */
   | { readonly kind: 'drop-bodies'; readonly blobs: readonly string[] }
-  /** Try to deliver a webhook; the result is `hook-tried`. */
+  /** Try to deliver a webhook; the result is `delivery-tried`. */
   | { readonly kind: 'deliver'; readonly id: string }
   /** A worker became ready; for metrics. */
   | ({ readonly kind: 'worker-started'; readonly endpoint: string } & StartPhases)

@@ -4,7 +4,7 @@ import type { Payload } from '../../lib/payload.ts';
 import type { EndpointLevel } from '../../proto/gen/capstan/v1/invoke.ts';
 import type { AgentEvent, Hello } from '../../proto/gen/capstan/v1/nodes.ts';
 import type { Damaged } from './ports/stored-payload.ts';
-import type { HookHead, JobKind, JobRow, Op, Outcome, QueuedJob, WholeJob } from './ports/store.ts';
+import type { DeliveryHead, JobKind, JobRow, Op, Outcome, QueuedJob, WholeJob } from './ports/store.ts';
 import type { LimitedOperation, Usage } from './state/rate-limits.ts';
 import type { AuditEntry } from './audit.ts';
 import type { AccountRow, AlertChannelRow, EncryptedRow, KeyRow, MasterKeyRow, SessionRow } from './state/control-rows.ts';
@@ -219,10 +219,15 @@ export type CoreEvent =
       readonly limit: number;
     }
   | { readonly kind: 'due-read'; readonly jobs: readonly JobRow[]; readonly nextAt: number | null; readonly wall: number }
-  | { readonly kind: 'hooks-read'; readonly hooks: readonly HookHead[]; readonly nextAt: number | null; readonly limit: number }
+  | {
+      readonly kind: 'deliveries-read';
+      readonly deliveries: readonly DeliveryHead[];
+      readonly nextAt: number | null;
+      readonly limit: number;
+    }
   /** A delivery was tried; `gone` if it no longer existed. */
-  | { readonly kind: 'hook-tried'; readonly id: string; readonly result: 'delivered' | 'gone' }
-  | { readonly kind: 'hook-tried'; readonly id: string; readonly result: 'failed'; readonly error: string }
+  | { readonly kind: 'delivery-tried'; readonly id: string; readonly result: 'delivered' | 'gone' }
+  | { readonly kind: 'delivery-tried'; readonly id: string; readonly result: 'failed'; readonly error: string }
   /** The input of a dispatched job could not be read, so the agent never received it. `damage`: why it never will; else null. */
   | {
       readonly kind: 'undelivered';

@@ -41,8 +41,8 @@ export interface Settings {
   readonly limits: Limits;
   readonly requestsPerWorker: number;
   /** Concurrent webhook deliveries: in total, and to one host. */
-  readonly hooksOpen: number;
-  readonly hooksPerHost: number;
+  readonly deliveriesOpen: number;
+  readonly deliveriesPerHost: number;
   /** Builds kept for each endpoint, including the present one. */
   readonly buildsKept: number;
   /** Time for which an undeployed build is kept after it was last sent or requested. */
@@ -84,8 +84,8 @@ export const defaultSettings: Settings = {
   allStreamsBytes: 128 * 1024 * 1024,
   limits: defaultLimits,
   requestsPerWorker: DEFAULT_REQUESTS_PER_WORKER,
-  hooksOpen: 256,
-  hooksPerHost: 8,
+  deliveriesOpen: 256,
+  deliveriesPerHost: 8,
   buildsKept: 10,
   uploadKeepMs: 3_600_000,
   publicUrl: '',

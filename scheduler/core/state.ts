@@ -7,7 +7,7 @@ import type { Rate } from '../../lib/rate.ts';
 import type { CapstanError } from '../../lib/errors.ts';
 import type { Payload } from '../../lib/payload.ts';
 import type { LastEntry } from './audit.ts';
-import type { HookHead } from './ports/store.ts';
+import type { DeliveryHead } from './ports/store.ts';
 
 import { Deadlines } from './state/deadlines.ts';
 import type {
@@ -45,7 +45,7 @@ export interface WebhookDispatcherState {
   reading: boolean;
   /** The last check may have left due deliveries for lack of free connections: check again when one is free. */
   backlog: boolean;
-  readonly open: Map<string, HookHead>;
+  readonly open: Map<string, DeliveryHead>;
   /** Number of deliveries in progress per host. */
   readonly perHost: Map<string, number>;
   /** Hosts whose last delivery failed. */
@@ -137,7 +137,7 @@ export interface State {
   diskRefusal: CapstanError | null;
   /** A read of due jobs is in progress. */
   readingDue: boolean;
-  readonly hooks: WebhookDispatcherState;
+  readonly deliveries: WebhookDispatcherState;
   /** Incremented whenever a worker may find a place that it did not find before. */
   capacity: number;
   /** A check of the endpoints without a place is due, because there may be room. */
@@ -194,7 +194,7 @@ export function newState(settings: Settings, random: RandomState): State {
     reads: { next: 1, open: new Set(), ended: new Map(), due: 0 },
     diskRefusal: null,
     readingDue: false,
-    hooks: {
+    deliveries: {
       nextAt: 0,
       reading: false,
       backlog: false,

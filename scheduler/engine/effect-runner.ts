@@ -93,11 +93,11 @@ export class EffectRunner {
         const { wall } = this.#options.clock.now();
         return this.#read('due', [wall, effect.limit], ({ jobs, nextAt }) => feed({ kind: 'due-read', jobs, nextAt, wall }));
       }
-      case 'read-hooks': {
+      case 'read-deliveries': {
         const { skipHosts, skipIds, perHost, limit } = effect;
         const { wall } = this.#options.clock.now();
-        return this.#read('hooks', [{ wall, skipHosts, skipIds, perHost, limit }], ({ hooks, nextAt }) =>
-          feed({ kind: 'hooks-read', hooks, nextAt, limit }),
+        return this.#read('deliveries', [{ wall, skipHosts, skipIds, perHost, limit }], ({ deliveries, nextAt }) =>
+          feed({ kind: 'deliveries-read', deliveries, nextAt, limit }),
         );
       }
       case 'drop-bodies':

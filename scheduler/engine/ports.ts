@@ -24,7 +24,7 @@ export interface Ports {
   directory(update: DirectoryUpdate): void;
   /** Deletes the blobs among these that no row names. */
   dropBodies(blobs: readonly string[]): void;
-  /** Tries to deliver a webhook, and feeds the engine `hook-tried`. */
+  /** Tries to deliver a webhook, and feeds the engine `delivery-tried`. */
   deliver(id: string): void;
   /** Ends every stream so that the other sides send again: the state is lost. */
   closeAll(reason: string): void;

@@ -2,7 +2,7 @@
 import type { Now } from '../core/now.ts';
 import { accountExists } from '../core/control/keys.ts';
 import type { State } from '../core/state.ts';
-import type { HookHead } from '../core/ports/store.ts';
+import type { DeliveryHead } from '../core/ports/store.ts';
 import type { Figures } from './figures.ts';
 import type { Incident } from './incident.ts';
 import { incidents, ownIncidents } from './incidents.ts';
@@ -10,7 +10,7 @@ import type { KnownCertificate } from './of-certificates.ts';
 import type { HostReader, SchedulerDisk } from './of-hosts.ts';
 
 /** Undelivered webhooks of an account that are looked at. */
-const MAX_HOOKS = 1_000;
+const MAX_DELIVERIES = 1_000;
 /** What only operators are told of is not read for others. */
 const NO_DISK: SchedulerDisk = { space: null, minFreePercent: 0 };
 /** For how long what was read for metrics serves the next scrape, ms. */
@@ -20,7 +20,7 @@ export interface IncidentReaderDeps {
   /** @throws CapstanError UNAVAILABLE if this scheduler does not own the queue. */
   readonly state: () => State;
   readonly now: () => Now;
-  readonly hooks: (account: string, limit: number) => Promise<readonly HookHead[]>;
+  readonly deliveries: (account: string, limit: number) => Promise<readonly DeliveryHead[]>;
   readonly disk: () => Promise<SchedulerDisk>;
   readonly certificates: () => Promise<readonly KnownCertificate[]>;
   readonly figures: Figures;
@@ -36,13 +36,13 @@ export class IncidentReader {
 
   /** @throws CapstanError UNAVAILABLE if this scheduler does not own the queue. */
   async of(reader: HostReader): Promise<Incident[]> {
-    const { state, now, hooks, disk, certificates, figures } = this.#deps;
+    const { state, now, deliveries, disk, certificates, figures } = this.#deps;
     const [undelivered, space, known] = await Promise.all([
-      hooks(reader.account, MAX_HOOKS),
+      deliveries(reader.account, MAX_DELIVERIES),
       reader.operator ? disk() : NO_DISK,
       reader.operator ? certificates() : [],
     ]);
-    return incidents({ state: state(), now: now(), reader, hooks: undelivered, disk: space, figures, certificates: known });
+    return incidents({ state: state(), now: now(), reader, deliveries: undelivered, disk: space, figures, certificates: known });
   }
 
   /** Those of all accounts. */
@@ -54,12 +54,12 @@ export class IncidentReader {
 
   /** An operator sees all of them but what each account alone sees: the whole service is looked at once, not for each account. */
   async #readAll(): Promise<readonly Incident[]> {
-    const { state, now, hooks } = this.#deps;
+    const { state, now, deliveries } = this.#deps;
     const [first = '', ...others] = accountsOf(state());
     const found = await this.of({ account: first, operator: true });
     for (const account of others) {
-      const undelivered = await hooks(account, MAX_HOOKS);
-      found.push(...ownIncidents({ state: state(), now: now(), reader: { account, operator: false }, hooks: undelivered }));
+      const undelivered = await deliveries(account, MAX_DELIVERIES);
+      found.push(...ownIncidents({ state: state(), now: now(), reader: { account, operator: false }, deliveries: undelivered }));
     }
     return found;
   }

@@ -1,7 +1,7 @@
 /** The incidents that a reader may see. */
 import type { Now } from '../core/now.ts';
 import type { State } from '../core/state.ts';
-import type { HookHead } from '../core/ports/store.ts';
+import type { DeliveryHead } from '../core/ports/store.ts';
 import { fold } from './fold.ts';
 import type { Incident } from './incident.ts';
 import type { Figures } from './figures.ts';
@@ -15,7 +15,7 @@ export interface IncidentSources {
   readonly now: Now;
   readonly reader: HostReader;
   /** Undelivered webhooks of the reader's account. */
-  readonly hooks: readonly HookHead[];
+  readonly deliveries: readonly DeliveryHead[];
   readonly disk: SchedulerDisk;
   readonly figures: Figures;
   /** Those that the scheduler knows. */
@@ -26,7 +26,7 @@ export interface IncidentSources {
  * Returns those of the reader's account, and for operators also those of other accounts' endpoints, of nodes and of disks: the most
  * urgent first, a cause before its effects.
  */
-export function incidents({ state, now, reader, hooks, disk, figures, certificates }: IncidentSources): Incident[] {
+export function incidents({ state, now, reader, deliveries, disk, figures, certificates }: IncidentSources): Incident[] {
   const endpoints = [...state.endpoints.values()].filter(
     ({ config }) => (reader.operator || config.account === reader.account) && config.removing === undefined,
   );
@@ -34,7 +34,7 @@ export function incidents({ state, now, reader, hooks, disk, figures, certificat
     ...(reader.operator ? schedulerDiskIncidents(disk) : []),
     ...[...state.nodes.values()].flatMap((node) => nodeIncidents(state, node, now, reader)),
     ...endpoints.flatMap((endpoint) => endpointIncidents(state, endpoint, now, figures)),
-    ...ownFaults({ state, now, reader, hooks }),
+    ...ownFaults({ state, now, reader, deliveries }),
     ...(reader.operator ? certificateIncidents(certificates, now) : []),
   ]);
 }
@@ -44,8 +44,8 @@ export function ownIncidents(sources: OwnSources): Incident[] {
   return fold(ownFaults(sources));
 }
 
-type OwnSources = Pick<IncidentSources, 'state' | 'now' | 'reader' | 'hooks'>;
+type OwnSources = Pick<IncidentSources, 'state' | 'now' | 'reader' | 'deliveries'>;
 
-function ownFaults({ state, now, reader, hooks }: OwnSources): Incident[] {
-  return [...webhookIncidents(state, hooks), ...accountIncidents(state, reader.account, now)];
+function ownFaults({ state, now, reader, deliveries }: OwnSources): Incident[] {
+  return [...webhookIncidents(state, deliveries), ...accountIncidents(state, reader.account, now)];
 }

@@ -8,7 +8,7 @@ import { requestLoad } from '../core/scaling/scaling-requests.ts';
 import type { State } from '../core/state.ts';
 import type { EndpointRecord } from '../core/state/endpoints.ts';
 import type { Rejection } from '../core/state/rejections.ts';
-import type { HookHead } from '../core/ports/store.ts';
+import type { DeliveryHead } from '../core/ports/store.ts';
 import { nodeKey, ofEndpoint, type Action, type Incident, type IncidentKind } from './incident.ts';
 import type { Figures } from './figures.ts';
 import { delayIncident, failureIncident, idleIncident, rollBack } from './of-loads.ts';
@@ -99,15 +99,15 @@ function logs(endpoint: EndpointRecord): Action {
 }
 
 /** Deliveries of webhooks that failed, by endpoint. */
-export function webhookIncidents(state: State, hooks: readonly HookHead[]): Incident[] {
+export function webhookIncidents(state: State, deliveries: readonly DeliveryHead[]): Incident[] {
   const failing = Map.groupBy(
-    hooks.filter((hook) => hook.state === 'FAILED' || hook.tries > 0),
-    (hook) => hook.endpoint,
+    deliveries.filter((delivery) => delivery.state === 'FAILED' || delivery.tries > 0),
+    (delivery) => delivery.endpoint,
   );
   return [...failing].flatMap(([id, failed]) => {
     const endpoint = state.endpoints.get(id);
     if (endpoint === undefined) return [];
-    const givenUp = failed.filter((hook) => hook.state === 'FAILED').length;
+    const givenUp = failed.filter((delivery) => delivery.state === 'FAILED').length;
     const text = `: ${counted(failed.length, 'webhook')} failed: ${failed.length - givenUp} to be retried, ${givenUp} given up`;
     const actions = [{ label: RESEND_ALL_FAILED, command: 'capstan webhooks redeliver --failed' }];
     return ofEndpoint(endpoint, text, { kind: 'WEBHOOKS_FAILING', severity: 'WARNING', sinceMs: undefined, actions });

@@ -19,7 +19,7 @@ import { liveEndpoints } from '../core/state.ts';
 import { webhookNotFound } from '../core/jobs/errors.ts';
 import { shownUrl } from '../core/webhooks/webhook-url.ts';
 import type { MasterKeyState } from '../rotation/master-keys.ts';
-import type { HookHead } from '../core/ports/store.ts';
+import type { DeliveryHead } from '../core/ports/store.ts';
 import { activity } from './activity.ts';
 import type { ControlDeps } from './control-deps.ts';
 import { auditHandlers, entryOf } from './audit.ts';
@@ -147,7 +147,7 @@ export class Control {
       })),
       listWebhooks: account('ListWebhooks', async ({ afterId, limit, newestFirst }, owner) => {
         const size = limit === 0 ? 100 : Math.min(limit, 1_000);
-        const page = await engine.search(newestFirst ? 'newestHooks' : 'hookPage', owner, afterId, size);
+        const page = await engine.search(newestFirst ? 'newestDeliveries' : 'deliveryPage', owner, afterId, size);
         const nextAfterId = page.length < size ? '' : (page.at(-1)?.id ?? '');
         return { webhooks: page.map(webhookInfo), nextAfterId };
       }),
@@ -186,10 +186,10 @@ export class Control {
       }),
       redeliverWebhook: unary(log, 'RedeliverWebhook', async ({ id }, metadata) => {
         auth.account(metadata);
-        const hook = await engine.read('hook', id);
+        const delivery = await engine.read('delivery', id);
         // Checked again: the key may have been revoked in the meantime.
         const owner = auth.account(metadata);
-        if (hook === null || hook.account !== owner) throw webhookNotFound(id);
+        if (delivery === null || delivery.account !== owner) throw webhookNotFound(id);
         await engine.command(
           { kind: 'redeliver', webhook: id },
           entryOf(auth, metadata, { action: 'redeliverWebhook', object: id, account: owner }),
@@ -230,15 +230,15 @@ function workerKeyEntry(worker: AccountPrincipal | null): KeyEntry {
   return { hash: Buffer.alloc(0), accountId, scope, endpointIds, environment, isOperator: false, isSession: false, keyId: '' };
 }
 
-function webhookInfo(hook: HookHead): WebhookInfo {
+function webhookInfo(delivery: DeliveryHead): WebhookInfo {
   return {
-    id: hook.id,
-    endpointId: hook.endpoint,
-    url: shownUrl(hook.url),
-    state: hook.state === 'PENDING' ? WebhookState.PENDING : WebhookState.FAILED,
-    tries: hook.tries,
-    dueAtMs: BigInt(hook.dueAt),
-    error: hook.error ?? '',
+    id: delivery.id,
+    endpointId: delivery.endpoint,
+    url: shownUrl(delivery.url),
+    state: delivery.state === 'PENDING' ? WebhookState.PENDING : WebhookState.FAILED,
+    tries: delivery.tries,
+    dueAtMs: BigInt(delivery.dueAt),
+    error: delivery.error ?? '',
   };
 }
 

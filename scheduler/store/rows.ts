@@ -3,16 +3,16 @@ import type { Payload } from '../../lib/payload.ts';
 import type { PayloadCodec } from './payload-codec.ts';
 import type { StoredPayload } from '../core/ports/stored-payload.ts';
 import {
-  hookHead,
+  deliveryHead,
   jobRow,
   submittedColumns,
   type FieldColumn,
-  type hookBodies,
-  type hookEnvelope,
+  type deliveryBodies,
+  type deliveryEnvelope,
   type jobResult,
   type TupleOf,
 } from '../core/ports/columns.ts';
-import type { HookHead, HookRow, JobRow } from '../core/ports/store.ts';
+import type { DeliveryHead, DeliveryRow, JobRow } from '../core/ports/store.ts';
 
 /** A job as read from the database. */
 export type JobTuple = TupleOf<typeof jobRow>;
@@ -92,23 +92,23 @@ export function fromWholePayloadColumns(columns: PayloadTuple, codec: PayloadCod
   return payload;
 }
 
-export type HookTuple = TupleOf<typeof hookHead>;
+export type DeliveryTuple = TupleOf<typeof deliveryHead>;
 
-const hookFields = placed(hookHead);
-const blankHook = blankOf(hookFields.map(({ field }) => field));
+const deliveryFields = placed(deliveryHead);
+const blankDelivery = blankOf(deliveryFields.map(({ field }) => field));
 
-export function toHookHead(row: readonly [...HookTuple, ...unknown[]]): HookHead {
-  const head: Record<string, unknown> = { ...blankHook };
-  for (const { field, place } of hookFields) head[field] = row[place];
-  return head as unknown as HookHead;
+export function toDeliveryHead(row: readonly [...DeliveryTuple, ...unknown[]]): DeliveryHead {
+  const head: Record<string, unknown> = { ...blankDelivery };
+  for (const { field, place } of deliveryFields) head[field] = row[place];
+  return head as unknown as DeliveryHead;
 }
 
-export type WholeHookTuple = TupleOf<readonly [...typeof hookHead, typeof hookEnvelope, ...typeof hookBodies]>;
+export type WholeDeliveryTuple = TupleOf<readonly [...typeof deliveryHead, typeof deliveryEnvelope, ...typeof deliveryBodies]>;
 
-export function toHook(row: WholeHookTuple, codec: PayloadCodec): HookRow {
-  const head = toHookHead(row);
-  const [stored, input, inputBlob, inputSize, ...output] = row.slice(hookHead.length) as WholeHookTuple extends [
-    ...HookTuple,
+export function toDelivery(row: WholeDeliveryTuple, codec: PayloadCodec): DeliveryRow {
+  const head = toDeliveryHead(row);
+  const [stored, input, inputBlob, inputSize, ...output] = row.slice(deliveryHead.length) as WholeDeliveryTuple extends [
+    ...DeliveryTuple,
     ...infer Payloads,
   ]
     ? Payloads

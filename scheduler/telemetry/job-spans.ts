@@ -2,8 +2,8 @@
 import { NO_SPAN, type Span, type Tracing } from '../../lib/telemetry/tracing.ts';
 import type { StartPhases } from '../core/state/fleet.ts';
 import type { DispatchEffect, WaitEndedEffect } from '../engine/ports.ts';
-import type { HookRow } from '../core/ports/store.ts';
-import { traceOfHook } from '../webhooks/webhook-body.ts';
+import type { DeliveryRow } from '../core/ports/store.ts';
+import { traceOfDelivery } from '../webhooks/webhook-body.ts';
 
 /** The phases of a worker's start, in order, with the names of their spans. */
 const PHASES = [
@@ -65,18 +65,18 @@ function recordStart(tracing: Tracing, waiting: Span, start: NonNullable<Dispatc
 }
 
 /** Starts the span of a try to deliver a webhook; none for a job without a trace, which would begin one here. */
-export function webhookSpan(tracing: Tracing, hook: HookRow): Span {
-  const parent = traceOfHook(hook);
+export function webhookSpan(tracing: Tracing, delivery: DeliveryRow): Span {
+  const parent = traceOfDelivery(delivery);
   if (parent === '') return NO_SPAN;
   return tracing.start('deliver webhook', {
     kind: 'client',
     parent,
     // Not the URL: it may hold credentials.
     attributes: {
-      'capstan.endpoint.id': hook.endpoint,
-      'capstan.webhook.id': hook.id,
-      'capstan.webhook.try': hook.tries + 1,
-      'server.address': hook.host,
+      'capstan.endpoint.id': delivery.endpoint,
+      'capstan.webhook.id': delivery.id,
+      'capstan.webhook.try': delivery.tries + 1,
+      'server.address': delivery.host,
     },
   });
 }

@@ -9,28 +9,28 @@ import { CapstanError } from '../../lib/errors.ts';
 import type { Span } from '../../lib/telemetry/tracing.ts';
 import { traceHeaders } from '../../lib/trace-context.ts';
 import type { ReadableBlob } from '../blobs/file-store.ts';
-import type { HookRow } from '../core/ports/store.ts';
+import type { DeliveryRow } from '../core/ports/store.ts';
 import type { AddressGuard } from './guard.ts';
 import { failed, post, type PostResult } from './post.ts';
 import type { Resolve } from './resolver.ts';
 import { signatureHeaders } from './signature.ts';
-import { damageOfHook, isWhole, webhookBodyOf, type WebhookBody } from './webhook-body.ts';
+import { damageOfDelivery, isWhole, webhookBodyOf, type WebhookBody } from './webhook-body.ts';
 
 export type TryResult = PostResult | { readonly result: 'gone' };
 
 export interface SenderOptions {
-  readonly hook: (id: string) => Promise<HookRow | null>;
+  readonly delivery: (id: string) => Promise<DeliveryRow | null>;
   readonly openBlob: (id: string) => Promise<ReadableBlob>;
   /** Returns the secrets that sign an account's webhooks. */
   readonly secrets: (account: string) => Promise<readonly string[]>;
   readonly guardOf: (account: string) => AddressGuard;
   /** Returns the decrypted URL of a delivery. */
-  readonly urlOf: (hook: HookRow) => string;
+  readonly urlOf: (delivery: DeliveryRow) => string;
   readonly resolve: Resolve;
   /** Wall clock, ms. */
   readonly now: () => number;
   /** Starts the span of a try. */
-  readonly span: (hook: HookRow) => Span;
+  readonly span: (delivery: DeliveryRow) => Span;
   /** Connect timeout, ms. */
   readonly connectMs: number;
   /** Timeout of a try, ms; plus a second for each MiB of the payload. */
@@ -70,17 +70,17 @@ export class WebhookSender {
 
   async #try(id: string, stop: AbortController): Promise<TryResult> {
     try {
-      const hook = await this.#options.hook(id);
-      if (hook === null) return { result: 'gone' };
-      if (!isWhole(hook)) return failed(`PAYLOAD_DAMAGED: ${damageOfHook(hook) ?? ''}`);
-      const url = this.#options.urlOf(hook);
-      const body = webhookBodyOf(hook, url, this.#options.openBlob);
+      const delivery = await this.#options.delivery(id);
+      if (delivery === null) return { result: 'gone' };
+      if (!isWhole(delivery)) return failed(`PAYLOAD_DAMAGED: ${damageOfDelivery(delivery) ?? ''}`);
+      const url = this.#options.urlOf(delivery);
+      const body = webhookBodyOf(delivery, url, this.#options.openBlob);
       const timestamp = Math.floor(this.#options.now() / 1_000);
-      const headers = await signatureHeaders(await this.#options.secrets(hook.account), id, timestamp, body);
-      const span = this.#options.span(hook);
+      const headers = await signatureHeaders(await this.#options.secrets(delivery.account), id, timestamp, body);
+      const span = this.#options.span(delivery);
       if (span.trace !== '') Object.assign(headers, traceHeaders(span.trace));
       const result = await post(
-        { url, guard: this.#options.guardOf(hook.account) },
+        { url, guard: this.#options.guardOf(delivery.account) },
         { headers, size: body.size, content: () => contentOf(body) },
         { ...this.#options, stop },
       );

@@ -2,7 +2,7 @@
 import { payloadBytes, type Payload } from '../../lib/payload.ts';
 import type { ReadableBlob } from '../blobs/file-store.ts';
 import { isDamaged } from '../core/ports/stored-payload.ts';
-import type { HookRow } from '../core/ports/store.ts';
+import type { DeliveryRow } from '../core/ports/store.ts';
 
 /** The body of one delivery. */
 export interface WebhookBody {
@@ -13,22 +13,22 @@ export interface WebhookBody {
 }
 
 /** Why the payload of a delivery cannot be sent; null if it can. Its envelope is damaged only together with its input. */
-export function damageOfHook({ input, output }: HookRow): string | null {
+export function damageOfDelivery({ input, output }: DeliveryRow): string | null {
   if (isDamaged(input)) return `the input of the job is damaged in the store: ${input.damaged}`;
   return isDamaged(output) ? `the output of the job is damaged in the store: ${output.damaged}` : null;
 }
 
 /** A delivery whose payload is whole. */
-export type WholeHook = HookRow & { readonly input: Payload; readonly output: Payload | null };
+export type WholeDelivery = DeliveryRow & { readonly input: Payload; readonly output: Payload | null };
 
-export function isWhole(hook: HookRow): hook is WholeHook {
-  return damageOfHook(hook) === null;
+export function isWhole(delivery: DeliveryRow): delivery is WholeDelivery {
+  return damageOfDelivery(delivery) === null;
 }
 
 type OpenBlob = (id: string) => Promise<ReadableBlob>;
 
 /** Returns the trace context of the delivery's job; empty without one. */
-export function traceOfHook({ envelope }: HookRow): string {
+export function traceOfDelivery({ envelope }: DeliveryRow): string {
   return (JSON.parse(envelope) as { trace?: string }).trace ?? '';
 }
 
@@ -36,16 +36,16 @@ export function traceOfHook({ envelope }: HookRow): string {
  * Returns the body with the decrypted URL of the delivery:
  * `{"id","status","input","output","error"?,"delayTime","executionTime","webhook"}`; input and output byte for byte.
  */
-export function webhookBodyOf(hook: WholeHook, url: string, open: OpenBlob): WebhookBody {
-  const { id, status, trace: _trace, ...members } = JSON.parse(hook.envelope) as { id: string; status: string; trace?: string };
+export function webhookBodyOf(delivery: WholeDelivery, url: string, open: OpenBlob): WebhookBody {
+  const { id, status, trace: _trace, ...members } = JSON.parse(delivery.envelope) as { id: string; status: string; trace?: string };
   const rest = { ...members, webhook: url };
   const head = JSON.stringify({ id, status }).slice(0, -1);
   const tail = JSON.stringify(rest).slice(1);
   const parts: readonly Payload[] = [
     text(`${head},"input":`),
-    hook.input,
+    delivery.input,
     text(',"output":'),
-    hook.output ?? text('null'),
+    delivery.output ?? text('null'),
     text(tail === '}' ? tail : `,${tail}`),
   ];
   return {

@@ -96,6 +96,8 @@ const FORMER_NAMES: Readonly<Record<string, RegExp>> = {
   retryUnplaced: /(?<!#)\blookAgain\b/,
   'switchCell, onCellSwitch': /\bonTurn\b|finder\.turn\(/,
   '…Uncached': /\bslowly\(/,
+  'delivery…':
+    /\bhook(Of|Head|Page|Tried|Row|sRead|sOpen|sPerHost)\b|\b(New|Whole|Removed)?Hook(Head|Row|Tuple|State|Window|Hosts)?\b|\b(op|event|state|delivery)\.hooks?\b/,
   'StoreRequest, HttpRequest, HealthProbe': /\b(Question[:;<]|(Http|Health|Search)Question\b)/,
   'StoreReply, HttpReply, JobResult': /\b(Http|Graphql)Answer\b/,
 };

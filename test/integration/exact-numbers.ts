@@ -80,18 +80,18 @@ test('integers keep their digits on every way', async (t) => {
   const input = `{"id":${ID},"more":{"list":[${ID},1]}}`;
   const output = input;
 
-  const hook = createServer();
+  const delivery = createServer();
   const bodies: string[] = [];
-  hook.on('request', (request, response) => {
+  delivery.on('request', (request, response) => {
     void textOf(request).then((body) => {
       bodies.push(body);
       response.end();
     });
   });
-  hook.listen(0, '127.0.0.1');
-  await once(hook, 'listening');
-  t.teardown(() => hook.close());
-  const webhook = `http://127.0.0.1:${(hook.address() as AddressInfo).port}/`;
+  delivery.listen(0, '127.0.0.1');
+  await once(delivery, 'listening');
+  t.teardown(() => delivery.close());
+  const webhook = `http://127.0.0.1:${(delivery.address() as AddressInfo).port}/`;
 
   for (const name of ['ids', 'py_ids']) {
     const answer = await http(`/v2/${idOf(name)}/runsync`, `{"input":${input},"webhook":"${webhook}"}`);

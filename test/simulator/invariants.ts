@@ -98,7 +98,7 @@ export class Ledger {
         job.deleteAt = op.deleteAt;
         return;
       }
-      case 'hook':
+      case 'delivery':
         return this.#receivers.recorded(op, wall);
       case 'delete': {
         const job = this.#job(op.seq);

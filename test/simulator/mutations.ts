@@ -101,7 +101,7 @@ export function mutatedStep(mutation: Mutation, send: (reply: Reply) => void): S
 /** Whether an operation is not written, although the core hears that it was. */
 export function isForgotten(mutation: Mutation | null, op: Op): boolean {
   if (mutation === 'forget-requeue') return op.kind === 'requeue';
-  if (mutation === 'forget-try') return op.kind === 'hook';
+  if (mutation === 'forget-try') return op.kind === 'delivery';
   return mutation === 'forget-deployment' && op.kind === 'put' && op.rowKind === 'deployment';
 }
 

@@ -89,8 +89,8 @@ const WEBHOOK_TRIES = 3;
 const RECOUNT_MS = 400;
 const RECOUNT_ROWS_MS = 2_000;
 /** Webhooks sent at once: few, so that they wait for each other. */
-const HOOKS_OPEN = 8;
-const HOOKS_PER_HOST = 3;
+const DELIVERIES_OPEN = 8;
+const DELIVERIES_PER_HOST = 3;
 
 /** Secrets have no part in this world. */
 const secrets = { tokenOf: () => '', openEnv: () => ({}), openSecret: () => '' };
@@ -125,11 +125,11 @@ export class Scenario {
   constructor(seed: number, faults: FaultProfile, mutation: Mutation | null = null) {
     this.world = new World(seed);
     this.#faults = faults;
-    this.#receivers = new Receivers(this.world, { open: HOOKS_OPEN, perHost: HOOKS_PER_HOST });
+    this.#receivers = new Receivers(this.world, { open: DELIVERIES_OPEN, perHost: DELIVERIES_PER_HOST });
     this.#ledger = new Ledger(this.#receivers, this.#blobs);
     this.#controlRules = new ControlRules(this.#ledger);
     const observe = (op: Op, outcome: Outcome): void => {
-      const what = 'seq' in op ? op.seq : op.kind === 'submit' ? `${op.job.seq} ${op.job.id}` : op.kind === 'hook' ? op.id : '';
+      const what = 'seq' in op ? op.seq : op.kind === 'submit' ? `${op.job.seq} ${op.job.id}` : op.kind === 'delivery' ? op.id : '';
       this.world.trace(`op ${op.kind} ${what} ${outcome.kind}`);
       this.#ledger.observe(op, outcome, this.world.clock().wall);
       this.#controlRules.observe(op, outcome, this.world.clock().wall);
@@ -140,7 +140,8 @@ export class Scenario {
       sendDesired: ({ session, epoch, workers }, state) => this.#down(session, desiredEvent(state, { epoch, workers }, secrets)),
       sendJob: (effect, input) => this.#down(effect.session, dispatchEvent(effect, input, undefined)),
       closeSession: (_node, session) => this.#breakSession(session),
-      post: (hook, tell) => this.#receivers.post({ hook, sender: scheduler.name, isOwner: this.#cluster.owner === scheduler }, tell),
+      post: (delivery, tell) =>
+        this.#receivers.post({ delivery, sender: scheduler.name, isOwner: this.#cluster.owner === scheduler }, tell),
       observe,
       check: (image) => {
         this.#steps++;
@@ -163,8 +164,8 @@ export class Scenario {
         startTimeoutMs: 1_000,
         maxAttempts: 3,
         workerQuota: WORKER_QUOTA,
-        hooksOpen: HOOKS_OPEN,
-        hooksPerHost: HOOKS_PER_HOST,
+        deliveriesOpen: DELIVERIES_OPEN,
+        deliveriesPerHost: DELIVERIES_PER_HOST,
       },
     };
     this.#cluster = new Cluster(this.world, options, faults, {

@@ -16,7 +16,7 @@ import type { Clock } from '../../scheduler/engine/clock.ts';
 import type { Step } from '../../scheduler/engine/commit-loop.ts';
 import { Engine } from '../../scheduler/engine/engine.ts';
 import type { DesiredEffect, DispatchEffect, Ports } from '../../scheduler/engine/ports.ts';
-import type { HookRow, Op, Outcome } from '../../scheduler/core/ports/store.ts';
+import type { DeliveryRow, Op, Outcome } from '../../scheduler/core/ports/store.ts';
 import { SqliteEngine } from '../../scheduler/store/sqlite/engine.ts';
 import type { SimDatabase } from './database.ts';
 import { CALM, DatabaseStore, type NetworkFaults } from './database-store.ts';
@@ -32,7 +32,7 @@ export interface Wiring {
   sendJob(effect: DispatchEffect, input: Payload): void;
   closeSession(node: string, session: number): void;
   /** Posts a webhook; `tell` when that is over. */
-  post(hook: HookRow, tell: (event: CoreEvent) => void): void;
+  post(delivery: DeliveryRow, tell: (event: CoreEvent) => void): void;
   /** Every operation and its outcome, as the store took them. */
   observe(op: Op, outcome: Outcome): void;
   /** After each step. */
@@ -384,11 +384,11 @@ export class SimScheduler {
   }
 
   #deliver(id: string): void {
-    const hook = this.store.read('hook', id);
+    const delivery = this.store.read('delivery', id);
     const life = this.#life;
-    if (hook === null) this.handle({ kind: 'hook-tried', id, result: 'gone' });
+    if (delivery === null) this.handle({ kind: 'delivery-tried', id, result: 'gone' });
     else
-      this.#wiring.post(hook, (event) => {
+      this.#wiring.post(delivery, (event) => {
         if (life === this.#life) this.handle(event);
       });
   }

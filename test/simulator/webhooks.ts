@@ -1,13 +1,13 @@
 /**
  * Receivers of webhooks in the simulated world, and what holds of deliveries, checked from what the store took and from what the receivers saw.
  */
-import { HOOK_KEEP_MS, HOOK_SPACING_MS, HOOK_TRIES } from '../../scheduler/core/webhooks/webhooks.ts';
+import { DELIVERY_KEEP_MS, DELIVERY_SPACING_MS, DELIVERY_TRIES } from '../../scheduler/core/webhooks/webhooks.ts';
 import type { CoreEvent } from '../../scheduler/core/events.ts';
-import type { HookRow, NewHook, Op } from '../../scheduler/core/ports/store.ts';
+import type { DeliveryRow, NewDelivery, Op } from '../../scheduler/core/ports/store.ts';
 import type { SqliteEngine } from '../../scheduler/store/sqlite/engine.ts';
 import type { World } from './world.ts';
 
-type HookOp = Extract<Op, { kind: 'hook' }>;
+type DeliveryOp = Extract<Op, { kind: 'delivery' }>;
 type Finish = Extract<Op, { kind: 'finish' }>;
 
 /** Where webhooks may go: one takes all, one refuses some, one never answers in time, one is slow. */
@@ -17,7 +17,7 @@ export const receivers: readonly string[] = ['https://good/', 'https://moody/', 
 const UNDER_WAY_MS = 5_000;
 
 interface Delivery {
-  readonly hook: NewHook;
+  readonly row: NewDelivery;
   /** Failed tries recorded since the end, or since it was last sent anew. */
   tries: number;
   state: 'PENDING' | 'DELIVERED' | 'FAILED';
@@ -28,7 +28,7 @@ interface Delivery {
 
 /** A delivery that a scheduler sends. */
 export interface Posting {
-  readonly hook: HookRow;
+  readonly delivery: DeliveryRow;
   readonly sender: string;
   readonly isOwner: boolean;
 }
@@ -47,23 +47,23 @@ export class Receivers {
 
   /** A job ended: with a webhook exactly when it was asked for, under an id that was never used. */
   ended(op: Finish, webhook: string | null, job: string): void {
-    const { hook } = op;
-    if ((hook?.url ?? null) !== webhook) fail(`job ${job} wants ${webhook ?? 'no webhook'} and ended with ${hook?.url ?? 'none'}`);
-    if (hook === null) return;
-    const { status, id } = JSON.parse(hook.envelope) as { status: string; id: string };
-    if (status !== op.state || id !== job) fail(`webhook ${hook.id} says ${id} ${status}; ${job} ended ${op.state}`);
-    if (this.#deliveries.has(hook.id)) fail(`webhook ${hook.id} was made twice`);
-    this.#deliveries.set(hook.id, { hook, tries: 0, state: 'PENDING', dueAt: hook.dueAt, taken: false });
+    const { delivery } = op;
+    if ((delivery?.url ?? null) !== webhook) fail(`job ${job} wants ${webhook ?? 'no webhook'} and ended with ${delivery?.url ?? 'none'}`);
+    if (delivery === null) return;
+    const { status, id } = JSON.parse(delivery.envelope) as { status: string; id: string };
+    if (status !== op.state || id !== job) fail(`webhook ${delivery.id} says ${id} ${status}; ${job} ended ${op.state}`);
+    if (this.#deliveries.has(delivery.id)) fail(`webhook ${delivery.id} was made twice`);
+    this.#deliveries.set(delivery.id, { row: delivery, tries: 0, state: 'PENDING', dueAt: delivery.dueAt, taken: false });
   }
 
   /** The job's row is gone, and its id may come again with another life. */
   forgotten(job: string): void {
     for (const [id, delivery] of this.#deliveries)
-      if (delivery.hook.id.startsWith(`${job}_`) && delivery.state !== 'PENDING') this.#deliveries.delete(id);
+      if (delivery.row.id.startsWith(`${job}_`) && delivery.state !== 'PENDING') this.#deliveries.delete(id);
   }
 
   /** A recorded try, or a delivery sent anew. */
-  recorded(op: HookOp, wall: number): void {
+  recorded(op: DeliveryOp, wall: number): void {
     const delivery = this.#deliveries.get(op.id);
     if (delivery === undefined) throw new Error(`webhook ${op.id} was changed, but is not there`);
     if (op.to === null) {
@@ -75,10 +75,10 @@ export class Receivers {
     if (op.after !== null) {
       if (delivery.state !== 'PENDING') fail(`webhook ${op.id} was tried while ${delivery.state}`);
       if (tries !== delivery.tries + 1) fail(`webhook ${op.id}: tries went from ${delivery.tries} to ${tries}`);
-      if ((tries === HOOK_TRIES) !== (state === 'FAILED')) fail(`webhook ${op.id} is ${state} after ${tries} tries`);
+      if ((tries === DELIVERY_TRIES) !== (state === 'FAILED')) fail(`webhook ${op.id} is ${state} after ${tries} tries`);
       // The commit comes after the decision: at most as long as a batch may be under way.
       const gap = dueAt - wall;
-      const wanted = state === 'FAILED' ? HOOK_KEEP_MS : HOOK_SPACING_MS;
+      const wanted = state === 'FAILED' ? DELIVERY_KEEP_MS : DELIVERY_SPACING_MS;
       if (gap > wanted || gap < wanted - UNDER_WAY_MS) fail(`webhook ${op.id} is put off by ${gap} ms`);
     } else if (tries !== 0 || state !== 'PENDING') fail(`webhook ${op.id} was sent anew as ${state} with ${tries} tries`);
     Object.assign(delivery, { tries, state, dueAt });
@@ -99,8 +99,8 @@ export class Receivers {
    * A try begins; `tell` is called when it ends. A scheduler that is not the owner any more, and does not know it yet, may
    * send once more what the next one has sent.
    */
-  post({ hook, sender, isOwner }: Posting, tell: (event: Extract<CoreEvent, { kind: 'hook-tried' }>) => void): void {
-    const { id, host } = hook;
+  post({ delivery: row, sender, isOwner }: Posting, tell: (event: Extract<CoreEvent, { kind: 'delivery-tried' }>) => void): void {
+    const { id, host } = row;
     const open = this.#openOf(sender);
     const delivery = this.#deliveries.get(id);
     if (delivery === undefined) throw new Error(`webhook ${id} is sent, but no job ended with it`);
@@ -108,9 +108,9 @@ export class Receivers {
     if (isOwner && delivery.state !== 'PENDING') fail(`webhook ${id} is sent while ${delivery.state}`);
     if (isOwner && this.#world.clock().wall < delivery.dueAt)
       fail(`webhook ${id} is sent ${delivery.dueAt - this.#world.clock().wall} ms early`);
-    if (!('inline' in hook.input) || Buffer.from(hook.input.inline).toString() !== '{}') fail(`webhook ${id} lost its input`);
-    const completed = (JSON.parse(hook.envelope) as { status: string }).status === 'COMPLETED';
-    if (completed !== (hook.output !== null)) fail(`webhook ${id} ${completed ? 'lost its' : 'has an'} output`);
+    if (!('inline' in row.input) || Buffer.from(row.input.inline).toString() !== '{}') fail(`webhook ${id} lost its input`);
+    const completed = (JSON.parse(row.envelope) as { status: string }).status === 'COMPLETED';
+    if (completed !== (row.output !== null)) fail(`webhook ${id} ${completed ? 'lost its' : 'has an'} output`);
     const sending = { host };
     open.set(id, sending);
     if (open.size > this.#limits.open) fail(`${open.size} webhooks are sent at once`);
@@ -123,7 +123,9 @@ export class Receivers {
       if (takes) delivery.taken = true;
       if (open.get(id) !== sending) return;
       open.delete(id);
-      tell(takes ? { kind: 'hook-tried', id, result: 'delivered' } : { kind: 'hook-tried', id, result: 'failed', error: 'not taken' });
+      tell(
+        takes ? { kind: 'delivery-tried', id, result: 'delivered' } : { kind: 'delivery-tried', id, result: 'failed', error: 'not taken' },
+      );
     });
     this.#world.trace(`post ${id} to ${host}`);
   }
@@ -131,7 +133,7 @@ export class Receivers {
   /** One that was not delivered yet, or null. */
   anyUndelivered(): string | null {
     const undelivered = [...this.#deliveries.values()].filter(({ state }) => state !== 'DELIVERED');
-    return undelivered.length === 0 ? null : this.#world.random.pick(undelivered).hook.id;
+    return undelivered.length === 0 ? null : this.#world.random.pick(undelivered).row.id;
   }
 
   get isAnyPending(): boolean {
@@ -140,23 +142,23 @@ export class Receivers {
 
   /** After healing nothing is pending: each was taken, or given up after all its tries; the store says the same. */
   judge(store: SqliteEngine): void {
-    const stored = new Map(store.read('hookPage', 'acc', '', 100_000).map((hook) => [hook.id, hook]));
+    const stored = new Map(store.read('deliveryPage', 'acc', '', 100_000).map((delivery) => [delivery.id, delivery]));
     for (const [id, delivery] of this.#deliveries) {
-      if (delivery.state === 'PENDING') fail(`webhook ${id} to ${delivery.hook.host} is still pending after the world healed`);
+      if (delivery.state === 'PENDING') fail(`webhook ${id} to ${delivery.row.host} is still pending after the world healed`);
       const row = stored.get(id);
       if ((delivery.state === 'FAILED') !== (row !== undefined))
         fail(`webhook ${id} is ${delivery.state}, the store has ${row?.state ?? 'nothing'}`);
-      if (delivery.hook.host === 'good' && delivery.state !== 'DELIVERED') fail(`webhook ${id} did not reach a receiver that takes all`);
+      if (delivery.row.host === 'good' && delivery.state !== 'DELIVERED') fail(`webhook ${id} did not reach a receiver that takes all`);
       stored.delete(id);
     }
-    const { hooks, nextAt } = store.read('hooks', {
+    const { deliveries, nextAt } = store.read('deliveries', {
       wall: Number.MAX_SAFE_INTEGER,
       skipHosts: [],
       skipIds: [],
       perHost: 1_000,
       limit: 1_000,
     });
-    if (hooks.length > 0 || nextAt !== null) fail(`${hooks.length} webhooks are left undelivered`);
+    if (deliveries.length > 0 || nextAt !== null) fail(`${deliveries.length} webhooks are left undelivered`);
   }
 }
 

@@ -41,7 +41,7 @@ function named(spans: readonly ReceivedSpan[], name: string): ReceivedSpan {
 
 test('one trace leads from the caller to the worker, the endpoints that it calls, and the webhook', async (t) => {
   const receiver = await OtlpReceiver.start(t);
-  const hooks = await webhookReceiver(t);
+  const deliveries = await webhookReceiver(t);
   const stack = await Stack.start({ ...receiver.variables, CAPSTAN_WEBHOOK_ALLOW: '127.0.0.1/32', CAPSTAN_METRICS: 'open' });
   t.teardown(() => stack.close());
   const ids = await stack.deploy(APP);
@@ -49,7 +49,7 @@ test('one trace leads from the caller to the worker, the endpoints that it calls
   const response = await stack.call(`/v2/${outer}/runsync`, {
     method: 'POST',
     headers: CALLER,
-    body: JSON.stringify({ input: { name: 'Ada' }, webhook: hooks.url }),
+    body: JSON.stringify({ input: { name: 'Ada' }, webhook: deliveries.url }),
   });
   const { id, output } = (await response.json()) as { id: string; output: Outer };
   // Each part exports its spans by itself; the caller's request ends last.
@@ -89,8 +89,8 @@ test('one trace leads from the caller to the worker, the endpoints that it calls
   t.deepEqual(await asked.json(), { data: { job: { traceId: TRACE } } });
   const delivery = named(spans, 'deliver webhook');
   t.is(delivery.parentId, request?.spanId ?? '');
-  t.is(hooks.seen[0]?.['traceparent'], `00-${TRACE}-${delivery.spanId}-01`);
-  t.is(hooks.seen[0]?.['tracestate'], 'vendor=1');
+  t.is(deliveries.seen[0]?.['traceparent'], `00-${TRACE}-${delivery.spanId}-01`);
+  t.is(deliveries.seen[0]?.['tracestate'], 'vendor=1');
   for (const span of spans) t.true(span.endNs >= span.startNs, span.name);
   // Nothing of the request but what is listed.
   t.notRegex(JSON.stringify(receiver.spans.map(({ attributes }) => attributes)), /Ada|cap_|Bearer|\/hook/);

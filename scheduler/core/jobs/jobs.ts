@@ -20,7 +20,7 @@ import type { EndpointRecord } from '../state/endpoints.ts';
 import { attemptKey, type HeldAttempt, type Slot } from '../state/fleet.ts';
 import type { JobRecord } from '../state/jobs.ts';
 import type { Now } from '../now.ts';
-import { hookOf, noteHook } from '../webhooks/webhooks.ts';
+import { deliveryOf, noteDelivery } from '../webhooks/webhooks.ts';
 import { applyEvent, phaseOf } from './job-records.ts';
 import { openSuspicions, unchargedAttempts, withAttempt, type AttemptEnd } from './past-attempts.ts';
 import { maxAttemptsOf, runsAlone } from './running-apart.ts';
@@ -143,11 +143,11 @@ export function finish(ctx: StepContext, job: JobRecord, ending: Ending, cause: 
   const deleteAt = endedAt + job.retentionMs;
   const endpoint = endpointOf(ctx.state, job);
   // Without its endpoint's row a job is of no account, and its webhook is not signed.
-  const hook = hookOf(job, endpoint?.config.account ?? '', ctx.now, { status: state, error: ending.error, delayMs, executionMs });
+  const delivery = deliveryOf(job, endpoint?.config.account ?? '', ctx.now, { status: state, error: ending.error, delayMs, executionMs });
   const stream = takeStream(ctx.state, job);
   const chunks = stream?.chunks ?? [];
   // The webhook keeps a copy of an output in the row.
-  const copied = hook !== null && ending.output !== null && 'inline' in ending.output ? [ending.output] : [];
+  const copied = delivery !== null && ending.output !== null && 'inline' in ending.output ? [ending.output] : [];
   const bytes = [ending.output, ...copied, ...chunks].reduce((sum, body) => sum + countedBytes(body), 0);
   const write = ctx.write(
     {
@@ -166,14 +166,14 @@ export function finish(ctx: StepContext, job: JobRecord, ending: Ending, cause: 
       chunks,
       // Of no chunks.
       firstChunk: stream?.first ?? 0,
-      hook,
+      delivery,
     },
     cause,
     job,
     reserve(ctx.state, endpoint?.config.account, bytes),
   );
   if (from === 'IN_QUEUE') emitWait(ctx, job, { outcome: 'cancelled', reason: ending.error ?? 'cancelled' }, write);
-  if (hook !== null) noteHook(ctx, hook.dueAt);
+  if (delivery !== null) noteDelivery(ctx, delivery.dueAt);
   noteDeletion(ctx.state, deleteAt);
   job.lease = null;
   forget(ctx.state, job);

@@ -11,7 +11,7 @@ export type JobKind = 'RUN' | 'RUNSYNC';
 export type StoredState = 'IN_QUEUE' | 'LEASED' | 'COMPLETED' | 'FAILED' | 'CANCELLED' | 'TIMED_OUT';
 
 /** PENDING is still tried. FAILED has used up its tries and is kept for redelivery on request. */
-export type HookState = 'PENDING' | 'FAILED';
+export type DeliveryState = 'PENDING' | 'FAILED';
 
 export type ColumnKind = 'integer' | 'text' | 'bytes' | 'boolean';
 
@@ -51,7 +51,7 @@ const textOrNull = column<string | null>('text');
 const bytesOrNull = column<Uint8Array | null>('bytes');
 const jobKind = column<JobKind>('text', { values: ['RUN', 'RUNSYNC'] });
 const jobState = column<StoredState>('text', { values: ['IN_QUEUE', 'LEASED', 'COMPLETED', 'FAILED', 'CANCELLED', 'TIMED_OUT'] });
-const hookState = column<HookState>('text', { values: ['PENDING', 'FAILED'] });
+const deliveryState = column<DeliveryState>('text', { values: ['PENDING', 'FAILED'] });
 const zeroOrOne = column<0 | 1>('integer', { values: [0, 1], isSmall: true });
 /** SQLite reads 0 or 1. */
 const flag = column<boolean>('boolean');
@@ -115,14 +115,14 @@ const output = [bytesOrNull('output'), textOrNull('outputBlob'), integerOrNull('
 export const jobResult = [integer('chunks'), ...output] as const;
 
 /** A delivery without its payload. */
-export const hookHead = [
+export const deliveryHead = [
   text('id'),
   text('account'),
   text('endpoint'),
   text('url'),
   // Host and port of the url: deliveries to one host share a limit.
   text('host'),
-  hookState('state'),
+  deliveryState('state'),
   // Wall clock ms: the next try of a PENDING one, the removal of a FAILED one.
   integer('dueAt'),
   integer('tries'),
@@ -131,10 +131,10 @@ export const hookHead = [
 ] as const;
 
 /** A JSON object; of type json in PostgreSQL. */
-export const hookEnvelope = text('envelope');
+export const deliveryEnvelope = text('envelope');
 
 /** The payload of a delivery but its envelope. */
-export const hookBodies = [bytesOrNull('input'), textOrNull('inputBlob'), integerOrNull('inputSize'), ...output] as const;
+export const deliveryBodies = [bytesOrNull('input'), textOrNull('inputBlob'), integerOrNull('inputSize'), ...output] as const;
 
 type ValueOf<C> = C extends FieldColumn<string, infer T> ? T : never;
 type StoredValueOf<C> = ValueOf<C> extends boolean ? boolean | 0 | 1 : ValueOf<C>;

@@ -7,10 +7,10 @@
  */
 
 import type { Payload } from '../../../lib/payload.ts';
-import type { hookHead, jobRow, RowOf, StoredState } from './columns.ts';
+import type { deliveryHead, jobRow, RowOf, StoredState } from './columns.ts';
 import type { StoredPayload } from './stored-payload.ts';
 
-export type { HookState, JobKind, StoredState } from './columns.ts';
+export type { DeliveryState, JobKind, StoredState } from './columns.ts';
 
 /** The holder of a job's lease (invariant 2). The token is in the row. */
 export interface Lease {
@@ -28,7 +28,7 @@ export interface JobRow extends Omit<RowOf<typeof jobRow>, 'node' | 'incarnation
  * The webhook delivery of an ended job as the core creates it, written with the end. The driver adds copies of the
  * job's input and output, so that a delivery no longer depends on its job.
  */
-export interface NewHook extends Pick<HookHead, 'account' | 'endpoint' | 'url' | 'host'> {
+export interface NewDelivery extends Pick<DeliveryHead, 'account' | 'endpoint' | 'url' | 'host'> {
   /** `<job id>_<token>`: the stable webhook-id. It contains no full stop, the separator of the signed content. */
   readonly id: string;
   /** The payload without input and output, a JSON object; besides, `trace`: the trace context of the job, if it has one. */
@@ -38,10 +38,10 @@ export interface NewHook extends Pick<HookHead, 'account' | 'endpoint' | 'url' |
 }
 
 /** A delivery without its payload. */
-export type HookHead = RowOf<typeof hookHead>;
+export type DeliveryHead = RowOf<typeof deliveryHead>;
 
 /** A delivery with its payload. */
-export interface HookRow extends HookHead {
+export interface DeliveryRow extends DeliveryHead {
   /** Empty where it is damaged; then so is the input. */
   readonly envelope: string;
   readonly input: StoredPayload;
@@ -128,7 +128,7 @@ export type Op =
        */
       readonly chunks: readonly Payload[];
       readonly firstChunk: number;
-      readonly hook: NewHook | null;
+      readonly delivery: NewDelivery | null;
     }
   /** LEASED (with this token) → IN_QUEUE at its old position. `pastAttempts` replaces the row's. */
   | {
@@ -164,10 +164,10 @@ export type Op =
    * a redelivery was requested in the meantime.
    */
   | {
-      readonly kind: 'hook';
+      readonly kind: 'delivery';
       readonly id: string;
       readonly after: number | null;
-      readonly to: Pick<HookHead, 'state' | 'dueAt' | 'tries' | 'error'> | null;
+      readonly to: Pick<DeliveryHead, 'state' | 'dueAt' | 'tries' | 'error'> | null;
     }
   /** Writes (value) or removes (null) a control row whose version is `version - 1`; otherwise `conflict`. */
   | {
@@ -251,7 +251,7 @@ export interface HeadWindow {
   readonly inputLimit: number;
 }
 
-export interface HookWindow {
+export interface DeliveryWindow {
   /** Deliveries due at or before this time, ms since 1970. */
   readonly wall: number;
   /** Hosts and deliveries to exclude, both short lists: the deliveries in progress. */
@@ -305,15 +305,15 @@ export interface Reads {
    * Pending deliveries that are due, hosts ordered by their oldest delivery. A host with a long queue costs no more
    * than one with a single delivery. `nextAt`: when the first delivery that is not due yet becomes due.
    */
-  hooks(window: HookWindow): { readonly hooks: HookHead[]; readonly nextAt: number | null };
+  deliveries(window: DeliveryWindow): { readonly deliveries: DeliveryHead[]; readonly nextAt: number | null };
   /** One delivery with its payload. */
-  hook(id: string): HookRow | null;
+  delivery(id: string): DeliveryRow | null;
   /**
    * An account's deliveries after an id, pending and failed, in order of id. Deliveries of other accounts add no cost.
    */
-  hookPage(account: string, afterId: string, limit: number): HookHead[];
+  deliveryPage(account: string, afterId: string, limit: number): DeliveryHead[];
   /** The same in the opposite order: deliveries before an id, or from the last one on when it is empty. */
-  newestHooks(account: string, beforeId: string, limit: number): HookHead[];
+  newestDeliveries(account: string, beforeId: string, limit: number): DeliveryHead[];
   /**
    * The job and body of an idempotency key. Removes nothing: the driver itself removes expired idempotency rows and
    * expired failed deliveries (in small batches).

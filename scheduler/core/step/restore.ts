@@ -70,7 +70,7 @@ export function restore({ settings, random, diskRefusal }: RestoreOptions, store
   state.nextSeq = stored.highest.seq + 1;
   state.nextQueuePosition = stored.highest.queuePosition + 1;
   state.nextDeletion = now.wall;
-  state.hooks.nextAt = now.wall;
+  state.deliveries.nextAt = now.wall;
   const desired: [string, StoredDesired][] = [];
   for (const row of stored.control) {
     state.versions.set(rowKey(row.kind, row.key), row.version);

@@ -16,7 +16,7 @@ import { createEnvironment } from '../control/deployments.ts';
 import { fill } from '../jobs/dispatch.ts';
 import type { StepResult } from '../effects.ts';
 import type { Command, CoreEvent } from '../events.ts';
-import { hookTried, hooksRead, checkHooks, nextHookCheck, noteHook, redeliver } from '../webhooks/webhooks.ts';
+import { deliveryTried, deliveriesRead, checkDeliveries, nextDeliveryCheck, noteDelivery, redeliver } from '../webhooks/webhooks.ts';
 import { dropBody, type State, readOpened } from '../state.ts';
 import type { Due } from '../state/jobs.ts';
 import type { Now } from '../now.ts';
@@ -79,7 +79,7 @@ function scheduleUnplacedRetry(state: State, now: Now): void {
 
 /** Returns the monotonic time of the next tick; null if there is none. */
 export function nextDeadline(state: State, now: Now): number | null {
-  const wall = Math.min(state.readingDue ? Number.POSITIVE_INFINITY : state.nextDeletion, nextHookCheck(state));
+  const wall = Math.min(state.readingDue ? Number.POSITIVE_INFINITY : state.nextDeletion, nextDeliveryCheck(state));
   const next = Math.min(state.deadlines.next() ?? Number.POSITIVE_INFINITY, now.mono + Math.max(0, wall - now.wall));
   return next === Number.POSITIVE_INFINITY ? null : next;
 }
@@ -115,7 +115,7 @@ function apply(ctx: StepContext, event: CoreEvent): void {
     case 'refused':
       dropBodiesOf(ctx.state, event.op);
       if (event.cause !== null) refused(ctx, event.outcome, event.cause);
-      else if (event.op.kind === 'hook') noteHook(ctx, ctx.now.wall); // The delivery was requested again during the try.
+      else if (event.op.kind === 'delivery') noteDelivery(ctx, ctx.now.wall); // The delivery was requested again during the try.
       return;
     case 'job-read':
       return jobRead(ctx, event.purpose, event.found);
@@ -123,10 +123,10 @@ function apply(ctx: StepContext, event: CoreEvent): void {
       return headRead(ctx, event);
     case 'due-read':
       return dueRead(ctx, event);
-    case 'hooks-read':
-      return hooksRead(ctx, event);
-    case 'hook-tried':
-      return hookTried(ctx, event);
+    case 'deliveries-read':
+      return deliveriesRead(ctx, event);
+    case 'delivery-tried':
+      return deliveryTried(ctx, event);
     case 'undelivered':
       return undelivered(ctx, event);
     case 'input-damaged':
@@ -276,7 +276,7 @@ function tick(ctx: StepContext): void {
     ctx.state.reads.due = readOpened(ctx.state);
     ctx.emit({ kind: 'read-due', limit: DUE_BATCH });
   }
-  checkHooks(ctx);
+  checkDeliveries(ctx);
 }
 
 function handleDue(ctx: StepContext, due: Due): void {

@@ -19,7 +19,7 @@ interface FailedTry {
 
 /** Logs a failed try, or counts it for the next warning of its host. */
 export function warnOfFailure(ctx: StepContext, facts: FailedTry, isLast: boolean): void {
-  const { warnings } = ctx.state.hooks;
+  const { warnings } = ctx.state.deliveries;
   const host = warnings.has(facts.host) || warnings.size < MAX_HOSTS ? facts.host : OTHER_HOSTS;
   const counted = warnings.get(host);
   if (counted !== undefined) {
@@ -40,7 +40,7 @@ export function warnOfFailure(ctx: StepContext, facts: FailedTry, isLast: boolea
 
 /** A minute after a warning: sums up what failed since then. */
 export function warningDue(ctx: StepContext, host: string): void {
-  const { warnings } = ctx.state.hooks;
+  const { warnings } = ctx.state.deliveries;
   const counted = present(warnings.get(host), 'a warning is due while its host is counted', { host });
   if (counted.failed === 0) {
     warnings.delete(host);

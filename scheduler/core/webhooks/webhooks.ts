@@ -15,7 +15,7 @@
  */
 import { CapstanError } from '../../../lib/errors.ts';
 import { invariant, present } from '../../../lib/invariant.ts';
-import type { HookHead, NewHook } from '../ports/store.ts';
+import type { DeliveryHead, NewDelivery } from '../ports/store.ts';
 
 import type { StepContext } from '../context.ts';
 import type { CoreEvent } from '../events.ts';
@@ -27,11 +27,11 @@ import { warnOfFailure } from './warnings.ts';
 import { shownUrl } from './webhook-url.ts';
 
 /** Tries of a delivery: the first and 2 more. */
-export const HOOK_TRIES = 3;
+export const DELIVERY_TRIES = 3;
 /** Time from the end of a failed try to the next one, ms. */
-export const HOOK_SPACING_MS = 10_000;
+export const DELIVERY_SPACING_MS = 10_000;
 /** Time for which a failed delivery is kept for redelivery on request, ms. */
-export const HOOK_KEEP_MS = 86_400_000;
+export const DELIVERY_KEEP_MS = 86_400_000;
 
 /** Limit of deliveries per read. */
 const READ_LIMIT = 64;
@@ -50,7 +50,12 @@ export interface EndFacts {
 }
 
 /** Returns the delivery of a job that ends now; null if no webhook was requested. */
-export function hookOf(job: JobRecord, account: string, now: Now, { status, error, delayMs, executionMs }: EndFacts): NewHook | null {
+export function deliveryOf(
+  job: JobRecord,
+  account: string,
+  now: Now,
+  { status, error, delayMs, executionMs }: EndFacts,
+): NewDelivery | null {
   if (job.webhook === null) return null;
   const envelope = JSON.stringify({
     id: job.id,
@@ -67,15 +72,15 @@ export function hookOf(job: JobRecord, account: string, now: Now, { status, erro
 }
 
 /** A delivery is due at `at`, wall clock: checks now or at that time. */
-export function noteHook(ctx: StepContext, at: number): void {
-  ctx.state.hooks.nextAt = Math.min(ctx.state.hooks.nextAt, at);
-  checkHooks(ctx);
+export function noteDelivery(ctx: StepContext, at: number): void {
+  ctx.state.deliveries.nextAt = Math.min(ctx.state.deliveries.nextAt, at);
+  checkDeliveries(ctx);
 }
 
 /** Reads due deliveries if there is a free connection. */
-export function checkHooks(ctx: StepContext): void {
-  const dispatcher = ctx.state.hooks;
-  const room = ctx.state.settings.hooksOpen - dispatcher.open.size;
+export function checkDeliveries(ctx: StepContext): void {
+  const dispatcher = ctx.state.deliveries;
+  const room = ctx.state.settings.deliveriesOpen - dispatcher.open.size;
   if (dispatcher.reading || room <= 0 || dispatcher.nextAt > ctx.now.wall) return;
   const waitMs = readWaitMs(dispatcher, ctx.now);
   if (waitMs > 0) {
@@ -89,89 +94,94 @@ export function checkHooks(ctx: StepContext): void {
   const skipHosts = fullHosts(ctx.state, ctx.now);
   dispatcher.backlog = skipHosts.length > 0;
   ctx.emit({
-    kind: 'read-hooks',
+    kind: 'read-deliveries',
     skipHosts,
     skipIds: [...dispatcher.open.keys()],
-    perHost: ctx.state.settings.hooksPerHost,
+    perHost: ctx.state.settings.deliveriesPerHost,
     limit: Math.min(room, READ_LIMIT),
   });
 }
 
 /** Returns the wall time of the next check; infinity if one is in progress or nothing could be sent. */
-export function nextHookCheck(state: State): number {
-  const { reading, open, nextAt } = state.hooks;
-  return reading || open.size >= state.settings.hooksOpen ? Number.POSITIVE_INFINITY : nextAt;
+export function nextDeliveryCheck(state: State): number {
+  const { reading, open, nextAt } = state.deliveries;
+  return reading || open.size >= state.settings.deliveriesOpen ? Number.POSITIVE_INFINITY : nextAt;
 }
 
 /** Handles due deliveries: sends those for which there is a free connection. */
-export function hooksRead(ctx: StepContext, event: Extract<CoreEvent, { kind: 'hooks-read' }>): void {
-  const dispatcher = ctx.state.hooks;
-  invariant(dispatcher.reading, 'due deliveries arrive for the read that requested them', { hooks: event.hooks.length });
+export function deliveriesRead(ctx: StepContext, event: Extract<CoreEvent, { kind: 'deliveries-read' }>): void {
+  const dispatcher = ctx.state.deliveries;
+  invariant(dispatcher.reading, 'due deliveries arrive for the read that requested them', { deliveries: event.deliveries.length });
   dispatcher.reading = false;
   let left = false;
-  for (const hook of event.hooks) {
-    if (dispatcher.open.has(hook.id)) continue;
-    if (!hasRoom(ctx.state, ctx.now, hook.host)) {
+  for (const delivery of event.deliveries) {
+    if (dispatcher.open.has(delivery.id)) continue;
+    if (!hasRoom(ctx.state, ctx.now, delivery.host)) {
       left = true;
       continue;
     }
-    if (dispatcher.failing.has(hook.host)) noteFailingTry(dispatcher, ctx.now);
-    dispatcher.open.set(hook.id, hook);
-    dispatcher.perHost.set(hook.host, (dispatcher.perHost.get(hook.host) ?? 0) + 1);
-    ctx.emit({ kind: 'deliver', id: hook.id });
+    if (dispatcher.failing.has(delivery.host)) noteFailingTry(dispatcher, ctx.now);
+    dispatcher.open.set(delivery.id, delivery);
+    dispatcher.perHost.set(delivery.host, (dispatcher.perHost.get(delivery.host) ?? 0) + 1);
+    ctx.emit({ kind: 'deliver', id: delivery.id });
   }
   // The read returned its limit, so there may be more. The next check skips full hosts, so this ends.
-  const more = event.hooks.length === event.limit;
+  const more = event.deliveries.length === event.limit;
   dispatcher.backlog ||= left || more || fullHosts(ctx.state, ctx.now).length > 0;
   // Failing hosts that were left out for the rate of their tries are looked at again when there are some.
   if (dispatcher.failing.size > 0 && !mayTryFailing(dispatcher, ctx.now))
     dispatcher.nextAt = Math.min(dispatcher.nextAt, ctx.now.wall + paceWaitMs(dispatcher, ctx.now));
-  noteHook(ctx, more ? ctx.now.wall : (event.nextAt ?? Number.POSITIVE_INFINITY));
+  noteDelivery(ctx, more ? ctx.now.wall : (event.nextAt ?? Number.POSITIVE_INFINITY));
 }
 
 /** Handles the end of a try. */
-export function hookTried(ctx: StepContext, event: Extract<CoreEvent, { kind: 'hook-tried' }>): void {
-  const dispatcher = ctx.state.hooks;
-  const hook = dispatcher.open.get(event.id);
+export function deliveryTried(ctx: StepContext, event: Extract<CoreEvent, { kind: 'delivery-tried' }>): void {
+  const dispatcher = ctx.state.deliveries;
+  const delivery = dispatcher.open.get(event.id);
   // An earlier state of this process began the try.
-  if (hook === undefined) return;
-  close(dispatcher, hook);
-  const { id, host, endpoint } = hook;
-  const tries = hook.tries + 1;
+  if (delivery === undefined) return;
+  close(dispatcher, delivery);
+  const { id, host, endpoint } = delivery;
+  const tries = delivery.tries + 1;
   switch (event.result) {
     case 'gone':
       break;
     case 'delivered':
       dispatcher.failing.delete(host);
-      ctx.write({ kind: 'hook', id, after: hook.tries, to: null });
+      ctx.write({ kind: 'delivery', id, after: delivery.tries, to: null });
       break;
     case 'failed': {
       noteFailing(dispatcher, host, ctx.now);
-      const last = tries >= HOOK_TRIES;
-      const dueAt = ctx.now.wall + (last ? HOOK_KEEP_MS : HOOK_SPACING_MS);
-      ctx.write({ kind: 'hook', id, after: hook.tries, to: { state: last ? 'FAILED' : 'PENDING', dueAt, tries, error: event.error } });
+      const last = tries >= DELIVERY_TRIES;
+      const dueAt = ctx.now.wall + (last ? DELIVERY_KEEP_MS : DELIVERY_SPACING_MS);
+      ctx.write({
+        kind: 'delivery',
+        id,
+        after: delivery.tries,
+        to: { state: last ? 'FAILED' : 'PENDING', dueAt, tries, error: event.error },
+      });
       if (!last) dispatcher.nextAt = Math.min(dispatcher.nextAt, dueAt);
       warnOfFailure(ctx, { webhook: id, endpoint, host, tries, error: event.error }, last);
     }
   }
   if (dispatcher.backlog) dispatcher.nextAt = Math.min(dispatcher.nextAt, ctx.now.wall);
-  checkHooks(ctx);
+  checkDeliveries(ctx);
 }
 
 /** Whether a delivery in progress is given up if it fails. */
 export function isLastTry(state: State, id: string): boolean {
-  return (state.hooks.open.get(id)?.tries ?? 0) + 1 >= HOOK_TRIES;
+  return (state.deliveries.open.get(id)?.tries ?? 0) + 1 >= DELIVERY_TRIES;
 }
 
 /** Sends a pending or failed delivery again, with all its tries. */
 export function redeliver(ctx: StepContext, call: number, id: string): void {
-  if (ctx.state.hooks.open.has(id)) {
+  if (ctx.state.deliveries.open.has(id)) {
     ctx.reply(call, new CapstanError('CONFLICT', `webhook ${id} is being sent`));
     return;
   }
   const to = { state: 'PENDING', dueAt: ctx.now.wall, tries: 0, error: null } as const;
-  const write = ctx.write({ kind: 'hook', id, after: null, to }, { kind: 'redeliver', call, id });
-  noteHook(ctx, ctx.now.wall);
+  const write = ctx.write({ kind: 'delivery', id, after: null, to }, { kind: 'redeliver', call, id });
+  noteDelivery(ctx, ctx.now.wall);
   ctx.reply(call, { kind: 'done' }, write);
 }
 
@@ -180,19 +190,19 @@ function hostOf(url: string): string {
 }
 
 function hasRoom(state: State, now: Now, host: string): boolean {
-  const { open, perHost, failing } = state.hooks;
-  const { hooksOpen, hooksPerHost } = state.settings;
-  if (open.size >= hooksOpen || (perHost.get(host) ?? 0) >= hooksPerHost) return false;
-  return !failing.has(host) || (openOfFailing(state.hooks) < hooksOpen / 2 && mayTryFailing(state.hooks, now));
+  const { open, perHost, failing } = state.deliveries;
+  const { deliveriesOpen, deliveriesPerHost } = state.settings;
+  if (open.size >= deliveriesOpen || (perHost.get(host) ?? 0) >= deliveriesPerHost) return false;
+  return !failing.has(host) || (openOfFailing(state.deliveries) < deliveriesOpen / 2 && mayTryFailing(state.deliveries, now));
 }
 
 /** Returns the hosts to which no more deliveries may be sent now. */
 function fullHosts(state: State, now: Now): string[] {
-  const { perHost, failing } = state.hooks;
-  const { hooksOpen, hooksPerHost } = state.settings;
-  const isFull = openOfFailing(state.hooks) >= hooksOpen / 2 || !mayTryFailing(state.hooks, now);
+  const { perHost, failing } = state.deliveries;
+  const { deliveriesOpen, deliveriesPerHost } = state.settings;
+  const isFull = openOfFailing(state.deliveries) >= deliveriesOpen / 2 || !mayTryFailing(state.deliveries, now);
   const full = new Set(isFull ? failing : []);
-  for (const [host, count] of perHost) if (count >= hooksPerHost) full.add(host);
+  for (const [host, count] of perHost) if (count >= deliveriesPerHost) full.add(host);
   return [...full];
 }
 
@@ -214,9 +224,10 @@ function noteFailing(dispatcher: WebhookDispatcherState, host: string, now: Now)
   }
 }
 
-function close(dispatcher: WebhookDispatcherState, hook: HookHead): void {
-  dispatcher.open.delete(hook.id);
-  const left = present(dispatcher.perHost.get(hook.host), 'a delivery in progress is counted for its host', { webhook: hook.id }) - 1;
-  if (left === 0) dispatcher.perHost.delete(hook.host);
-  else dispatcher.perHost.set(hook.host, left);
+function close(dispatcher: WebhookDispatcherState, delivery: DeliveryHead): void {
+  dispatcher.open.delete(delivery.id);
+  const left =
+    present(dispatcher.perHost.get(delivery.host), 'a delivery in progress is counted for its host', { webhook: delivery.id }) - 1;
+  if (left === 0) dispatcher.perHost.delete(delivery.host);
+  else dispatcher.perHost.set(delivery.host, left);
 }

@@ -6,7 +6,15 @@
  * themselves; the account column of PostgreSQL's control rows, which repeats a part of their value.
  */
 
-import { hookBodies, hookEnvelope, hookHead, jobResult, jobRow, type Column, type ColumnKind } from '../../core/ports/columns.ts';
+import {
+  deliveryBodies,
+  deliveryEnvelope,
+  deliveryHead,
+  jobResult,
+  jobRow,
+  type Column,
+  type ColumnKind,
+} from '../../core/ports/columns.ts';
 
 export type { Column } from '../../core/ports/columns.ts';
 export type Cell = number | string | boolean | Uint8Array | null;
@@ -62,7 +70,7 @@ export const COPY_TABLES: readonly CopyTable[] = [
   table('inputs', 'seq:int inline:bytes blob:text size:int s3:bytes', 'seq'),
   table('chunks', 'seq:int idx:int inline:bytes blob:text size:int', 'seq idx'),
   // In the order of their making, in which deliveries that are due at once are sent.
-  table('hooks', [...hookHead, hookEnvelope, ...hookBodies], 'number', { sqlite: 'rowid' }),
+  table('hooks', [...deliveryHead, deliveryEnvelope, ...deliveryBodies], 'number', { sqlite: 'rowid' }),
   table('hook_hosts', 'host:text next_at:int', 'host', { view: 'pending_hosts' }),
   table('idempotency', 'key:text job_id:text body_hash:bytes expires_at:int', 'key'),
   table('bodies', 'id:text account:text size:int refs:int', 'id', { isCounted: true }),

@@ -84,8 +84,8 @@ class BatchBuilder {
         return this.#row('drain', [at, this.#wave('drain', op.seq), op.seq, op.below]);
       case 'reencrypt':
         return this.#row('reencrypt', [at, this.#wave('reencrypt', op.seq), op.seq, op.from, op.to]);
-      case 'hook': {
-        const wave = this.#wave('hook', `hook ${op.id}`);
+      case 'delivery': {
+        const wave = this.#wave('hook', `delivery ${op.id}`);
         const { state, dueAt, tries, error } = op.to ?? { state: null, dueAt: null, tries: null, error: null };
         return this.#row('hook', [at, wave, op.id, op.after, state, dueAt, tries, error]);
       }
@@ -123,7 +123,7 @@ class BatchBuilder {
   }
 
   #finish(at: number, op: OpOf<'finish'>): void {
-    const wave = this.#waveAfter('finish', 0, op.hook === null ? [op.seq] : [op.seq, `hook ${op.hook.id}`]);
+    const wave = this.#waveAfter('finish', 0, op.delivery === null ? [op.seq] : [op.seq, `delivery ${op.delivery.id}`]);
     const output = payloadColumns(op.output, this.#codec);
     this.#row('finish', [
       at,
@@ -143,8 +143,8 @@ class BatchBuilder {
     ]);
     for (const [i, chunk] of op.chunks.entries())
       this.#row('chunk', [at, wave, op.seq, op.firstChunk + i, ...payloadColumns(chunk, this.#codec)]);
-    if (op.hook === null) return;
-    const { id, account, endpoint, url, host, envelope, dueAt } = op.hook;
+    if (op.delivery === null) return;
+    const { id, account, endpoint, url, host, envelope, dueAt } = op.delivery;
     this.#row('new_hook', [at, wave, op.seq, id, account, endpoint, url, host, this.#codec.encodeText(envelope), dueAt, ...output]);
   }
 

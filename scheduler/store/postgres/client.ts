@@ -34,7 +34,7 @@ import { sqlState, storeFailure } from './failures.ts';
 import { findCell } from './find-cell.ts';
 import { bodyReads } from './reads/bodies.ts';
 import { controlReads } from './reads/control.ts';
-import { hookReads } from './reads/hooks.ts';
+import { deliveryReads } from './reads/deliveries.ts';
 import { deviceHistoryOf } from './device-history.ts';
 import { historyOf } from './history.ts';
 import { queueReasonsOf } from './queue-reasons.ts';
@@ -193,7 +193,7 @@ export class PostgresStore implements Store {
       ...jobReads(query, this.cell, this.#edges, this.#codec),
       ...bodyReads(query, this.cell, this.#codec),
       ...controlReads(query, this.cell, this.#now),
-      ...hookReads(query, this.cell, this.#edges, this.#codec),
+      ...deliveryReads(query, this.cell, this.#edges, this.#codec),
     };
   }
 

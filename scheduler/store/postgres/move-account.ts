@@ -75,10 +75,13 @@ export async function checkAccountMove(query: Query, from: Cell, { account, to }
       field: 'cell',
     });
   const [stored] = await query<[number, number]>('stored-of-account', STORED, [account, from.number]);
-  const [jobs, hooks] = stored ?? [0, 0];
+  const [jobs, deliveries] = stored ?? [0, 0];
   if (jobs > 0) throw refusal(account, `has ${jobs} stored jobs; it can be moved once they have ended and their retention has expired`);
-  if (hooks > 0)
-    throw refusal(account, `has ${hooks} undelivered webhooks; it can be moved once they are delivered, or their last attempt has failed`);
+  if (deliveries > 0)
+    throw refusal(
+      account,
+      `has ${deliveries} undelivered webhooks; it can be moved once they are delivered, or their last attempt has failed`,
+    );
 }
 
 /** @throws CapstanError as above, when nothing was moved; UNAVAILABLE when that is not known. */

@@ -227,7 +227,7 @@ export class SqliteEngine implements StoreEngine {
         const endpoint = sql.transitions.finish(op);
         if (endpoint === null) return this.#refused(op.seq);
         if (op.chunks.length > 0) sql.bodies.addChunks(endpoint, op.seq, op.firstChunk, op.chunks);
-        if (op.hook !== null) sql.hooks.add(op.hook, op.seq, op.output);
+        if (op.delivery !== null) sql.deliveries.add(op.delivery, op.seq, op.output);
         return ok;
       }
       case 'requeue':
@@ -251,8 +251,8 @@ export class SqliteEngine implements StoreEngine {
         return dropping(sql.bodies.drain(op.seq, op.below));
       case 'reencrypt':
         return plain(sql.bodies.reseal(op.seq, op.from, op.to));
-      case 'hook':
-        return dropping(sql.hooks.change(op.id, op.after, op.to));
+      case 'delivery':
+        return dropping(sql.deliveries.change(op.id, op.after, op.to));
       case 'put':
         // A row that goes may say whose the bodies of earlier operations are.
         if (op.value === null) sql.inlineUsage.write();
@@ -286,8 +286,8 @@ export class SqliteEngine implements StoreEngine {
     const now = this.#now();
     if (now < this.#sweepAt) return;
     const keys = this.#sql.idempotency.sweep(now, SWEEP_ROWS);
-    const hooks = this.#sql.hooks.sweep(now, SWEEP_ROWS);
-    if (keys === SWEEP_ROWS || hooks === SWEEP_ROWS) return;
+    const deliveries = this.#sql.deliveries.sweep(now, SWEEP_ROWS);
+    if (keys === SWEEP_ROWS || deliveries === SWEEP_ROWS) return;
     this.#sql.inlineUsage.sweep();
     this.#sweepAt = now + SWEEP_PAUSE_MS;
   }

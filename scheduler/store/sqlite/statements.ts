@@ -7,7 +7,7 @@ import { bodyStatements } from './sql/bodies.ts';
 import { controlStatements } from './sql/control.ts';
 import { deviceHistoryStatements } from './sql/device-history.ts';
 import { historyStatements } from './sql/history.ts';
-import { hookStatements } from './sql/hooks.ts';
+import { deliveryStatements } from './sql/deliveries.ts';
 import { idempotencyStatements } from './sql/idempotency.ts';
 import { inlineUsageStatements } from './sql/inline-usage.ts';
 import { pageStatements } from './sql/pages.ts';
@@ -33,7 +33,7 @@ export function prepareAll(db: Database, codec: PayloadCodec) {
     control: controlStatements(db),
     deviceHistory: deviceHistoryStatements(db),
     history: historyStatements(db),
-    hooks: hookStatements(db, codec, inlineUsage),
+    deliveries: deliveryStatements(db, codec, inlineUsage),
     idempotency: idempotencyStatements(db),
     inlineUsage,
     pages: pageStatements(db, bodies, codec),
@@ -64,10 +64,10 @@ export function readsOf(sql: ReturnType<typeof prepareAll>, now: () => number): 
     newest: sql.pages.newest,
     control: sql.control.list,
     audit: sql.control.audit,
-    hooks: sql.hooks.due,
-    hook: sql.hooks.one,
-    hookPage: sql.hooks.page,
-    newestHooks: sql.hooks.newest,
+    deliveries: sql.deliveries.due,
+    delivery: sql.deliveries.one,
+    deliveryPage: sql.deliveries.page,
+    newestDeliveries: sql.deliveries.newest,
     idempotency: (key) => sql.idempotency.find(key, now()),
   };
 }

@@ -5,7 +5,7 @@ import Database from 'better-sqlite3';
 import { SqliteEngine } from '../../../scheduler/store/sqlite/engine.ts';
 import { COPY_TABLES } from '../../../scheduler/store/copy/tables.ts';
 import type { Op } from '../../../scheduler/core/ports/store.ts';
-import { cancelledInQueue, completed, failed, hookOf, json, leased, leaseOf, queued, START, submit } from './jobs.ts';
+import { cancelledInQueue, completed, failed, deliveryOf, json, leased, leaseOf, queued, START, submit } from './jobs.ts';
 
 const blob = (name: string, size = 70_000): { blob: { id: string; size: number } } => ({ blob: { id: `body/${name}`, size } });
 /** Signs that mean something in one format or the other. */
@@ -39,12 +39,17 @@ export function fill(file: string): void {
     leaseOf(5, 2),
     { kind: 'started', seq: 5, token: 2, startedAt: START + 10, attempts: 2, delayMs: 10 },
     submit(leased(6)),
-    completed(6, { output: json({ text: AWKWARD }), chunks: [json(1), blob('chunk-6'), json(AWKWARD)], firstChunk: 3, hook: hookOf(6) }),
+    completed(6, {
+      output: json({ text: AWKWARD }),
+      chunks: [json(1), blob('chunk-6'), json(AWKWARD)],
+      firstChunk: 3,
+      delivery: deliveryOf(6),
+    }),
     submit(leased(7), { input: blob('input-7') }),
-    completed(7, { output: blob('output-7'), hook: hookOf(7, { dueAt: START + 5_000 }) }),
+    completed(7, { output: blob('output-7'), delivery: deliveryOf(7, { dueAt: START + 5_000 }) }),
     submit(leased(8)),
-    failed(8, { error: AWKWARD, hook: hookOf(8, { host: 'other.example', url: 'https://other.example/' }) }),
-    { kind: 'hook', id: hookOf(8).id, after: 0, to: { state: 'FAILED', dueAt: START + 9_000_000, tries: 3, error: 'HTTP 500' } },
+    failed(8, { error: AWKWARD, delivery: deliveryOf(8, { host: 'other.example', url: 'https://other.example/' }) }),
+    { kind: 'delivery', id: deliveryOf(8).id, after: 0, to: { state: 'FAILED', dueAt: START + 9_000_000, tries: 3, error: 'HTTP 500' } },
     submit(queued(9)),
     cancelledInQueue(9, { state: 'TIMED_OUT' }),
     // Of an endpoint that is gone: its bodies stay those of the account.

@@ -1,6 +1,6 @@
 /** Jobs, bodies and operations as the tests name them: whole, with one difference at a time. */
 import type { StoredPayload } from '../../../scheduler/core/ports/stored-payload.ts';
-import type { JobRow, Lease, NewHook, Op, Outcome, Store, Fence, WholeJob } from '../../../scheduler/core/ports/store.ts';
+import type { JobRow, Lease, NewDelivery, Op, Outcome, Store, Fence, WholeJob } from '../../../scheduler/core/ports/store.ts';
 
 /** Some instant; tests count from it. */
 export const START = 1_767_225_600_000;
@@ -79,7 +79,7 @@ export function completed(seq: number, difference: Partial<OpOf<'finish'>> = {})
     output: json({ done: seq }),
     chunks: [],
     firstChunk: 0,
-    hook: null,
+    delivery: null,
     ...difference,
   };
 }
@@ -101,7 +101,7 @@ export function cancelledInQueue(seq: number, difference: Partial<OpOf<'finish'>
   });
 }
 
-export function hookOf(seq: number, difference: Partial<NewHook> = {}): NewHook {
+export function deliveryOf(seq: number, difference: Partial<NewDelivery> = {}): NewDelivery {
   return {
     id: `${idOf(seq)}_1`,
     account: 'account-a',

@@ -6,7 +6,7 @@ import { packBatch, packOutcomes, unpackBatch, unpackOutcomes } from '../../../s
 import { Packer, Unpacker } from '../../../scheduler/store/sqlite/packing/packer.ts';
 import { packResult, unpackResult } from '../../../scheduler/store/sqlite/packing/results.ts';
 import type { Payload } from '../../../lib/payload.ts';
-import type { HookRow, JobRow, Lease, NewHook, Op, Outcome, WholeJob } from '../../../scheduler/core/ports/store.ts';
+import type { DeliveryRow, JobRow, Lease, NewDelivery, Op, Outcome, WholeJob } from '../../../scheduler/core/ports/store.ts';
 
 /** Texts of every width, beyond the length where the packer changes its way. */
 const text = fc.oneof(
@@ -52,7 +52,7 @@ const job: fc.Arbitrary<JobRow> = fc.record({
   submittedBy: orNull(text),
   pastAttempts: orNull(text),
 });
-const newHook: fc.Arbitrary<NewHook> = fc.record({
+const newDelivery: fc.Arbitrary<NewDelivery> = fc.record({
   id: text,
   account: text,
   endpoint: text,
@@ -61,9 +61,9 @@ const newHook: fc.Arbitrary<NewHook> = fc.record({
   envelope: text,
   dueAt: time,
 });
-const hookChange = fc.record({ state: fc.constantFrom('PENDING', 'FAILED'), dueAt: time, tries: whole, error: orNull(text) });
-const hook: fc.Arbitrary<HookRow> = fc
-  .tuple(newHook, hookChange, fc.record({ input: payload, output: orNull(payload) }))
+const deliveryChange = fc.record({ state: fc.constantFrom('PENDING', 'FAILED'), dueAt: time, tries: whole, error: orNull(text) });
+const delivery: fc.Arbitrary<DeliveryRow> = fc
+  .tuple(newDelivery, deliveryChange, fc.record({ input: payload, output: orNull(payload) }))
   .map(([made, changed, bodies]) => ({ ...made, ...changed, ...bodies }));
 const of = <K extends Op['kind']>(op: K): fc.Arbitrary<K> => fc.constant(op);
 const op: fc.Arbitrary<Op> = fc.oneof(
@@ -91,14 +91,14 @@ const op: fc.Arbitrary<Op> = fc.oneof(
     output: orNull(payload),
     chunks: fc.array(payload, { maxLength: 4 }),
     firstChunk: whole,
-    hook: orNull(newHook),
+    delivery: orNull(newDelivery),
   }),
   fc.record({ kind: of('requeue'), seq: whole, token: whole, attempts: whole, pastAttempts: orNull(text) }),
   fc.record({ kind: of('retry'), seq: whole, queuePosition: whole, submittedAt: time, deleteAt: time, pastAttempts: orNull(text) }),
   fc.record({ kind: of('delete'), seq: whole, dueBy: orNull(time) }),
   fc.record({ kind: of('drain'), seq: whole, below: whole }),
   fc.record({ kind: of('reencrypt'), seq: whole, from: bytes, to: bytes }),
-  fc.record({ kind: of('hook'), id: text, after: orNull(whole), to: orNull(hookChange) }),
+  fc.record({ kind: of('delivery'), id: text, after: orNull(whole), to: orNull(deliveryChange) }),
   fc.record({
     kind: of('put'),
     rowKind: fc.constantFrom('endpoint', 'join-token', 'setting'),
@@ -144,9 +144,9 @@ testProp('rows and windows', [fc.array(fc.record({ job, inline: orNull(bytes) })
   t.deepEqual(unpackResult('due', packResult('due', { jobs, nextAt })), { jobs, nextAt });
 });
 
-testProp('payloads and deliveries', [orNull(fc.record({ input: payload, s3: orNull(bytes) })), orNull(hook)], (t, stored, delivery) => {
+testProp('payloads and deliveries', [orNull(fc.record({ input: payload, s3: orNull(bytes) })), orNull(delivery)], (t, stored, delivery) => {
   t.deepEqual(unpackResult('payload', packResult('payload', stored)), stored);
-  t.deepEqual(unpackResult('hook', packResult('hook', delivery)), delivery);
+  t.deepEqual(unpackResult('delivery', packResult('delivery', delivery)), delivery);
 });
 
 test('bytes are read as a view, and given by a view of a larger buffer', (t) => {

@@ -7,7 +7,7 @@ import { openPostgresStore, type PostgresStore } from '../../../scheduler/store/
 import { isDamaged } from '../../../scheduler/core/ports/stored-payload.ts';
 import type { PostgresServer } from '../../support/postgres.ts';
 import { withPostgres } from '../../support/with-postgres.ts';
-import { completed, given, hookOf, json, leaseOf, queued, shown, submit } from './jobs.ts';
+import { completed, given, deliveryOf, json, leaseOf, queued, shown, submit } from './jobs.ts';
 import { take } from './take.ts';
 
 await withPostgres('postgres', tests);
@@ -23,10 +23,10 @@ function tests(server: PostgresServer): void {
     const chunks = [json({ chunk: 1 }), json({ chunk: 2 })];
     await given(store, fence, submit(queued(1)), submit(queued(2)), submit(queued(3)));
     await given(store, fence, leaseOf(1), leaseOf(2));
-    await given(store, fence, completed(1, { hook: hookOf(1) }), completed(2, { chunks, hook: hookOf(2) }));
+    await given(store, fence, completed(1, { delivery: deliveryOf(1) }), completed(2, { chunks, delivery: deliveryOf(2) }));
     const whole = await store.read('job', 'endpoint-a', queued(2).id);
     t.deepEqual(whole?.chunks.map(shown), ['{"chunk":1}', '{"chunk":2}']);
-    t.is(shown((await store.read('hook', hookOf(1).id))?.output ?? null), '{"done":1}');
+    t.is(shown((await store.read('delivery', deliveryOf(1).id))?.output ?? null), '{"done":1}');
 
     const client = new Client({ connectionString: url });
     await client.connect();
@@ -34,16 +34,16 @@ function tests(server: PostgresServer): void {
     await client.query(`UPDATE capstan.jobs SET output = ${flip('output')} WHERE seq = 1`);
     await client.query(`UPDATE capstan.inputs SET inline = ${flip('inline')} WHERE seq IN (1, 3)`);
     await client.query(`UPDATE capstan.chunks SET inline = ${flip('inline')} WHERE idx = 1`);
-    await client.query(`UPDATE capstan.hooks SET output = ${flip('output')} WHERE id = $1`, [hookOf(2).id]);
-    await client.query(`UPDATE capstan.hooks SET envelope = replace(envelope::text, 'id', 'ie')::json WHERE id = $1`, [hookOf(1).id]);
+    await client.query(`UPDATE capstan.hooks SET output = ${flip('output')} WHERE id = $1`, [deliveryOf(2).id]);
+    await client.query(`UPDATE capstan.hooks SET envelope = replace(envelope::text, 'id', 'ie')::json WHERE id = $1`, [deliveryOf(1).id]);
 
     t.true(isDamaged((await store.read('job', 'endpoint-a', queued(1).id))?.output ?? null));
     t.true(isDamaged((await store.read('payload', 1))?.input ?? null));
     t.is(shown((await store.read('payload', 2))?.input ?? null), '{"seq":2}');
     const stream = await store.read('job', 'endpoint-a', queued(2).id);
     t.deepEqual(stream?.chunks.map(isDamaged), [false, true]);
-    t.true(isDamaged((await store.read('hook', hookOf(2).id))?.output ?? null));
-    t.true(isDamaged((await store.read('hook', hookOf(1).id))?.input ?? null), 'with its envelope');
+    t.true(isDamaged((await store.read('delivery', deliveryOf(2).id))?.output ?? null));
+    t.true(isDamaged((await store.read('delivery', deliveryOf(1).id))?.input ?? null), 'with its envelope');
     const [head] = await store.read('head', { endpoint: 'endpoint-a', priority: 0, after: -1, limit: 10, inputLimit: 1_000 });
     t.is(head?.job.seq, 3);
     t.is(head?.input, null, 'its dispatch reads it again');
@@ -63,7 +63,7 @@ function tests(server: PostgresServer): void {
     const run = async (seq: number): Promise<void> => {
       await given(store, fence, submit(queued(seq)));
       await given(store, fence, leaseOf(seq));
-      await given(store, fence, completed(seq, { chunks: [json({ chunk: seq })], hook: hookOf(seq) }));
+      await given(store, fence, completed(seq, { chunks: [json({ chunk: seq })], delivery: deliveryOf(seq) }));
     };
     await run(1);
     payloadKeys.use(Buffer.alloc(32, 2));
@@ -82,9 +82,9 @@ function tests(server: PostgresServer): void {
     }
     const read = async (from: PostgresStore, seq: number): Promise<unknown[]> => {
       const whole = await from.read('job', 'endpoint-a', queued(seq).id);
-      const hook = await from.read('hook', hookOf(seq).id);
+      const delivery = await from.read('delivery', deliveryOf(seq).id);
       const input = (await from.read('payload', seq))?.input;
-      return [whole?.output, whole?.chunks[0], hook?.input, hook?.output, input].map((payload) => shown(payload ?? null));
+      return [whole?.output, whole?.chunks[0], delivery?.input, delivery?.output, input].map((payload) => shown(payload ?? null));
     };
     for (const seq of [1, 2])
       t.deepEqual(await read(store, seq), [`{"done":${seq}}`, `{"chunk":${seq}}`, `{"seq":${seq}}`, `{"done":${seq}}`, `{"seq":${seq}}`]);

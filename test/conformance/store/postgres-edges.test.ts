@@ -10,14 +10,14 @@ import { parseAddress } from '../../../scheduler/store/postgres/address.ts';
 import { openPostgresStore, type PostgresStore } from '../../../scheduler/store/postgres/client.ts';
 import { readPool } from '../../../scheduler/store/postgres/connection.ts';
 import { jobReads } from '../../../scheduler/store/postgres/reads/jobs.ts';
-import { hookReads } from '../../../scheduler/store/postgres/reads/hooks.ts';
+import { deliveryReads } from '../../../scheduler/store/postgres/reads/deliveries.ts';
 import { LeftEdge } from '../../../scheduler/store/postgres/reads/left-edge.ts';
 import { LeftEdges } from '../../../scheduler/store/postgres/reads/left-edges.ts';
 import type { Query } from '../../../scheduler/store/postgres/reads/query.ts';
 import type { Fence, Op } from '../../../scheduler/core/ports/store.ts';
 import type { PostgresServer } from '../../support/postgres.ts';
 import { withPostgres } from '../../support/with-postgres.ts';
-import { completed, given, hookOf, leased, leaseOf, queued, START, submit } from './jobs.ts';
+import { completed, given, deliveryOf, leased, leaseOf, queued, START, submit } from './jobs.ts';
 import { rowsOfBatch } from './postgres-rows.ts';
 import { take } from './take.ts';
 
@@ -106,21 +106,23 @@ function tests(server: PostgresServer): void {
       await given(store, fence, ...ops);
     };
     const ended = (seq: number): Op[] => {
-      return [submit(leased(seq)), completed(seq, { hook: hookOf(seq, { dueAt: START + seq, host: hostOf(seq) }) })];
+      return [submit(leased(seq)), completed(seq, { delivery: deliveryOf(seq, { dueAt: START + seq, host: hostOf(seq) }) })];
     };
     for (let from = 1; from <= JOBS; from += BATCH) {
       const seqs = Array.from({ length: BATCH }, (_, i) => from + i);
       await commit(seqs.flatMap(ended));
-      await commit(seqs.map((seq) => ({ kind: 'hook', id: hookOf(seq).id, after: null, to: null })));
+      await commit(seqs.map((seq) => ({ kind: 'delivery', id: deliveryOf(seq).id, after: null, to: null })));
     }
     await commit([...ended(JOBS + 1), ...ended(JOBS + 2)]);
-    const first = await pages.hooks();
-    const second = await pages.hooks();
+    const first = await pages.deliveries();
+    const second = await pages.deliveries();
     t.true(first > 3 * FEW_PAGES, `${first} pages: the test shows nothing`);
     t.true(second <= FEW_PAGES, `${second} pages, after ${first}`);
     // One that is sent again is due before all others.
-    await commit([{ kind: 'hook', id: hookOf(JOBS + 2).id, after: null, to: { state: 'PENDING', dueAt: START, tries: 0, error: null } }]);
-    t.deepEqual(await pages.hooksFound(), [hookOf(JOBS + 2).id, hookOf(JOBS + 1).id]);
+    await commit([
+      { kind: 'delivery', id: deliveryOf(JOBS + 2).id, after: null, to: { state: 'PENDING', dueAt: START, tries: 0, error: null } },
+    ]);
+    t.deepEqual(await pages.deliveriesFound(), [deliveryOf(JOBS + 2).id, deliveryOf(JOBS + 1).id]);
   }
 
   test('a batch of ends touches as many rows as it has, however many jobs are leased', async (t) => {
@@ -161,8 +163,8 @@ async function countingReads(t: ExecutionContext, url: string, edges: LeftEdges)
     return (await pool.query({ text, values: [...values], rowMode: 'array' })).rows as never;
   };
   const codec = new PayloadCodec();
-  const reads = { ...jobReads(query, 0, edges, codec), ...hookReads(query, 0, edges, codec) };
-  const hooks = { wall: Number.MAX_SAFE_INTEGER, skipHosts: [], skipIds: [], perHost: 10, limit: 10 };
+  const reads = { ...jobReads(query, 0, edges, codec), ...deliveryReads(query, 0, edges, codec) };
+  const deliveries = { wall: Number.MAX_SAFE_INTEGER, skipHosts: [], skipIds: [], perHost: 10, limit: 10 };
   const window = { endpoint: 'endpoint-a', priority: 0, after: -1, limit: 10, inputLimit: 1_000 } as const;
   const counted = async (read: () => Promise<unknown>): Promise<number> => {
     pages = 0;
@@ -173,8 +175,8 @@ async function countingReads(t: ExecutionContext, url: string, edges: LeftEdges)
     due: () => counted(() => reads.due(0, 10)),
     leased: () => counted(() => reads.leased(0, 10)),
     head: () => counted(() => reads.head(window)),
-    hooks: () => counted(() => reads.hooks(hooks)),
-    hooksFound: async () => (await reads.hooks(hooks)).hooks.map(({ id }) => id),
+    deliveries: () => counted(() => reads.deliveries(deliveries)),
+    deliveriesFound: async () => (await reads.deliveries(deliveries)).deliveries.map(({ id }) => id),
     found: async () => ({
       head: (await reads.head(window)).map(({ job }) => job.seq),
       leased: (await reads.leased(0, 10)).map(({ seq }) => seq),

@@ -8,7 +8,7 @@ import { bitOf, OPERATION_TYPES, type OperationType } from '../../../scheduler/s
 import { StaleTermError } from '../../../scheduler/core/ports/store.ts';
 import type { PostgresServer } from '../../support/postgres.ts';
 import { withPostgres } from '../../support/with-postgres.ts';
-import { completed, given, hookOf, jobOf, json, leased, leaseOf, outcomes, queued, queueOf, submit } from './jobs.ts';
+import { completed, given, deliveryOf, jobOf, json, leased, leaseOf, outcomes, queued, queueOf, submit } from './jobs.ts';
 import { END_WRITERS, eventually, LOCKS, Told, worldOf, WRITERS } from './postgres-world.ts';
 import { take } from './take.ts';
 
@@ -61,7 +61,7 @@ function tests(server: PostgresServer): void {
       { kind: 'put', rowKind: 'endpoint', key: 'endpoint-a', version: 1, value: '{"account":"account-a"}' },
       submit(leased(1)),
       submit(leased(2)),
-      completed(2, { output: json('output'), chunks: [json('chunk')], hook: hookOf(2) }),
+      completed(2, { output: json('output'), chunks: [json('chunk')], delivery: deliveryOf(2) }),
     );
     // 14 bytes of each input, 13 of the output, 12 of the chunk; the delivery has copies of input and output.
     t.deepEqual(await store.read('bodyUsage'), [{ account: 'account-a', bytes: 14 + 2 * (14 + 13) + 12 }]);
@@ -71,7 +71,7 @@ function tests(server: PostgresServer): void {
     const next = await another();
     const taken = await take(next, 'owner-b');
     t.deepEqual(await next.read('bodyUsage'), [{ account: 'account-a', bytes: 2 * (14 + 13) + 12 }]);
-    await given(next, taken, { kind: 'delete', seq: 2, dueBy: null }, { kind: 'hook', id: hookOf(2).id, after: null, to: null });
+    await given(next, taken, { kind: 'delete', seq: 2, dueBy: null }, { kind: 'delivery', id: deliveryOf(2).id, after: null, to: null });
     t.deepEqual(await next.read('bodyUsage'), []);
     t.like(await sql('SELECT counted_batch = batch AS "isCounted" FROM capstan.cells'), [{ isCounted: true }]);
   });
@@ -178,9 +178,9 @@ function tests(server: PostgresServer): void {
       const next = await another();
       await take(next, 'owner-b');
       await sql('DELETE FROM capstan.hook_hosts');
-      const due = await next.read('hooks', { wall: 40, skipHosts: [], skipIds: [], perHost: 1, limit: 1 });
+      const due = await next.read('deliveries', { wall: 40, skipHosts: [], skipIds: [], perHost: 1, limit: 1 });
       t.deepEqual(
-        due.hooks.map(({ id }) => id),
+        due.deliveries.map(({ id }) => id),
         ['w-3'],
       );
     });

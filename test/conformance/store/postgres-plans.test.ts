@@ -7,7 +7,7 @@ import test, { type ExecutionContext } from 'ava';
 import { openPostgresStore } from '../../../scheduler/store/postgres/client.ts';
 import type { Op } from '../../../scheduler/core/ports/store.ts';
 import { NO_POSTGRES, postgresBinaries, startPostgres, type PostgresServer } from '../../support/postgres.ts';
-import { completed, failed, hookOf, idOf, json, leaseOf, outcomes, queued, START, submit } from './jobs.ts';
+import { completed, failed, deliveryOf, idOf, json, leaseOf, outcomes, queued, START, submit } from './jobs.ts';
 import { take } from './take.ts';
 
 const JOBS = 1_000;
@@ -100,7 +100,7 @@ const LIFE: readonly Step[] = [
   { step: started(1), outcome: 'stale' },
   { step: (seq) => ({ kind: 'reencrypt', seq, from: secret, to: new Uint8Array([4]) }), outcome: 'ok' },
   { step: (seq) => ({ kind: 'reencrypt', seq, from: secret, to: new Uint8Array([4]) }), outcome: 'stale' },
-  { step: (seq) => failed(seq, { token: 2, chunks: chunks(seq), hook: hookOf(seq, { host: `${seq}.example` }) }), outcome: 'ok' },
+  { step: (seq) => failed(seq, { token: 2, chunks: chunks(seq), delivery: deliveryOf(seq, { host: `${seq}.example` }) }), outcome: 'ok' },
   {
     step: (seq) => ({ kind: 'retry', seq, queuePosition: seq + 50_000, submittedAt: START + 10, deleteAt: START + 20, pastAttempts: null }),
     outcome: 'ok',
@@ -111,16 +111,17 @@ const LIFE: readonly Step[] = [
   },
   { step: (seq) => leaseOf(seq, 4), outcome: 'ok' },
   {
-    step: (seq) => completed(seq, { token: 4, output: blob(seq, 'output'), chunks: chunks(seq), hook: hookOf(seq, { id: `2-${seq}` }) }),
+    step: (seq) =>
+      completed(seq, { token: 4, output: blob(seq, 'output'), chunks: chunks(seq), delivery: deliveryOf(seq, { id: `2-${seq}` }) }),
     outcome: 'ok',
   },
   { step: (seq) => ({ kind: 'drain', seq, below: 1 }), outcome: 'ok' },
   {
-    step: (seq) => ({ kind: 'hook', id: `2-${seq}`, after: 0, to: { state: 'PENDING', dueAt: START + seq, tries: 1, error: null } }),
+    step: (seq) => ({ kind: 'delivery', id: `2-${seq}`, after: 0, to: { state: 'PENDING', dueAt: START + seq, tries: 1, error: null } }),
     outcome: 'ok',
   },
-  { step: (seq) => ({ kind: 'hook', id: `2-${seq}`, after: 0, to: null }), outcome: 'stale' },
-  { step: (seq) => ({ kind: 'hook', id: hookOf(seq).id, after: null, to: null }), outcome: 'ok' },
+  { step: (seq) => ({ kind: 'delivery', id: `2-${seq}`, after: 0, to: null }), outcome: 'stale' },
+  { step: (seq) => ({ kind: 'delivery', id: deliveryOf(seq).id, after: null, to: null }), outcome: 'ok' },
   { step: (seq) => ({ kind: 'delete', seq, dueBy: 1 }), outcome: 'stale' },
   { step: (seq) => ({ kind: 'delete', seq, dueBy: null }), outcome: 'ok' },
   { step: (seq) => ({ kind: 'delete', seq, dueBy: null }), outcome: 'gone' },

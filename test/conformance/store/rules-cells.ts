@@ -4,7 +4,7 @@ import test, { type ExecutionContext } from 'ava';
 import type { PostgresStore } from '../../../scheduler/store/postgres/client.ts';
 import { KeyScope } from '../../../proto/gen/capstan/v1/control.ts';
 import { StaleTermError, type Fence, type Op } from '../../../scheduler/core/ports/store.ts';
-import { completed, entry, failed, given, hookOf, idOf, json, leased, outcomes, queued, queueOf, submit, START } from './jobs.ts';
+import { completed, entry, failed, given, deliveryOf, idOf, json, leased, outcomes, queued, queueOf, submit, START } from './jobs.ts';
 import { take } from './take.ts';
 
 const FOREVER = Number.MAX_SAFE_INTEGER;
@@ -32,7 +32,7 @@ export function cellRules(open: (url: string, cell?: string) => Promise<Postgres
       submit(queued(1), { input: json(text), idempotency: key, s3: new TextEncoder().encode(text) }),
       submit(leased(2)),
       submit(leased(3)),
-      completed(3, { output: json(text), chunks: [json(text)], hook: hookOf(3, { url: `https://example.com/${text}` }) }),
+      completed(3, { output: json(text), chunks: [json(text)], delivery: deliveryOf(3, { url: `https://example.com/${text}` }) }),
       submit(leased(4)),
       failed(4, { output: { blob: { id: `body/${text}`, size: 10 } } }),
     ];
@@ -72,13 +72,13 @@ export function cellRules(open: (url: string, cell?: string) => Promise<Postgres
       // 10 of the blob; 14 of each input that `submit` gives, that of the delivery included; the rest holds the text.
       const bytes = 10 + 4 * 14 + 4 * (json(text).inline.length + 5);
       t.deepEqual(await store.read('bodyUsage'), [{ account: `account-${text}`, bytes }]);
-      const hooks = await store.read('hooks', { wall: FOREVER, skipHosts: [], skipIds: [], perHost: 10, limit: 10 });
+      const deliveries = await store.read('deliveries', { wall: FOREVER, skipHosts: [], skipIds: [], perHost: 10, limit: 10 });
       t.deepEqual(
-        hooks.hooks.map(({ url }) => url),
+        deliveries.deliveries.map(({ url }) => url),
         [`https://example.com/${text}`],
       );
-      t.is((await store.read('hook', `${idOf(3)}_1`))?.url, `https://example.com/${text}`);
-      t.is((await store.read('hookPage', 'account-a', '', 10)).length, 1);
+      t.is((await store.read('delivery', `${idOf(3)}_1`))?.url, `https://example.com/${text}`);
+      t.is((await store.read('deliveryPage', 'account-a', '', 10)).length, 1);
       t.is((await store.read('control', 'endpoint', '', 10)).length, 1);
       t.is((await store.read('idempotency', 'idempotent'))?.jobId, idOf(1));
     }

@@ -6,7 +6,7 @@ import {
   completed,
   failed,
   given,
-  hookOf,
+  deliveryOf,
   idOf,
   jobOf,
   json,
@@ -137,9 +137,9 @@ export function endRules(name: string, use: Use): void {
   test.serial(`${name}: a refused end writes neither chunks nor a delivery`, async (t) => {
     const { store, fence } = await use(t);
     await given(store, fence, submit(leased(1)));
-    t.deepEqual(await outcomes(store, fence, completed(1, { token: 2, chunks: [json(1)], hook: hookOf(1) })), ['stale']);
-    t.deepEqual(await store.read('hooks', { wall: Number.MAX_SAFE_INTEGER, skipHosts: [], skipIds: [], perHost: 10, limit: 10 }), {
-      hooks: [],
+    t.deepEqual(await outcomes(store, fence, completed(1, { token: 2, chunks: [json(1)], delivery: deliveryOf(1) })), ['stale']);
+    t.deepEqual(await store.read('deliveries', { wall: Number.MAX_SAFE_INTEGER, skipHosts: [], skipIds: [], perHost: 10, limit: 10 }), {
+      deliveries: [],
       nextAt: null,
     });
     await given(store, fence, completed(1));
@@ -245,11 +245,13 @@ export function endRules(name: string, use: Use): void {
     const { store, fence } = await use(t);
     await given(store, fence, submit(leased(1)));
     const error = 'a\0b \u{1f600} \ud800 \'"\\ {1,2} \n';
-    t.deepEqual(await outcomes(store, fence, failed(1, { error, hook: hookOf(1, { envelope: JSON.stringify({ error }) }) })), ['ok']);
+    t.deepEqual(await outcomes(store, fence, failed(1, { error, delivery: deliveryOf(1, { envelope: JSON.stringify({ error }) }) })), [
+      'ok',
+    ]);
     const kept = (await store.read('job', 'endpoint-a', idOf(1)))?.job.error ?? '';
     // A NUL and half a surrogate pair are no characters of UTF-8 text everywhere; all others stay.
     t.is(kept.replaceAll(/[\0\ufffd\ud800]/g, ''), error.replaceAll(/[\0\ud800]/g, ''));
-    t.is((await store.read('hook', hookOf(1).id))?.envelope, JSON.stringify({ error }));
+    t.is((await store.read('delivery', deliveryOf(1).id))?.envelope, JSON.stringify({ error }));
     t.is(await store.read('job', 'endpoint-a', 'no\0such'), null);
   });
 }

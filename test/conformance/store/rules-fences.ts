@@ -1,7 +1,7 @@
 import test from 'ava';
 
 import { StaleTermError, type WholeJob } from '../../../scheduler/core/ports/store.ts';
-import { completed, given, hookOf, idOf, jobOf, json, leased, outcomes, queued, queueOf, shownWhole, submit } from './jobs.ts';
+import { completed, given, deliveryOf, idOf, jobOf, json, leased, outcomes, queued, queueOf, shownWhole, submit } from './jobs.ts';
 import type { Use } from './use.ts';
 import { take } from './take.ts';
 
@@ -109,7 +109,7 @@ export function fenceRules(name: string, use: Use): void {
       submit(queued(1), { s3: new Uint8Array([1, 2, 3]) }),
       submit(leased(2)),
       submit(leased(3)),
-      completed(3, { chunks: [json('c')], hook: hookOf(3) }),
+      completed(3, { chunks: [json('c')], delivery: deliveryOf(3) }),
       { kind: 'put', rowKind: 'setting', key: 'k', version: 1, value: '"v"' },
     );
     const before = await store.read('job', 'endpoint-a', idOf(3));
@@ -120,7 +120,8 @@ export function fenceRules(name: string, use: Use): void {
     t.deepEqual(await again.read('leased', 0, 10), [leased(2)]);
     t.deepEqual(shownWhole(await again.read('job', 'endpoint-a', idOf(3))), shownWhole(before));
     t.is(
-      (await again.read('hooks', { wall: Number.MAX_SAFE_INTEGER, skipHosts: [], skipIds: [], perHost: 10, limit: 10 })).hooks.length,
+      (await again.read('deliveries', { wall: Number.MAX_SAFE_INTEGER, skipHosts: [], skipIds: [], perHost: 10, limit: 10 })).deliveries
+        .length,
       1,
     );
     t.is((await again.read('control', 'setting', '', 10))[0]?.value, '"v"');

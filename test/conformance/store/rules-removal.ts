@@ -1,6 +1,6 @@
 import test from 'ava';
 
-import { completed, failed, given, hookOf, idOf, json, leased, outcomes, queued, queueOf, START, submit, TTL } from './jobs.ts';
+import { completed, failed, given, deliveryOf, idOf, json, leased, outcomes, queued, queueOf, START, submit, TTL } from './jobs.ts';
 import type { Op } from '../../../scheduler/core/ports/store.ts';
 import type { Use } from './use.ts';
 
@@ -95,7 +95,7 @@ export function removalRules(name: string, use: Use): void {
       completed(1, {
         output: blob('out'),
         chunks: [json('x'), blob('chunk-1'), blob('chunk-2')],
-        hook: hookOf(1),
+        delivery: deliveryOf(1),
       }),
       submit(queued(2)),
     );
@@ -112,7 +112,7 @@ export function removalRules(name: string, use: Use): void {
     t.deepEqual(await named(), ['chunk-2', 'in', 'out']);
     await given(store, fence, remove(1));
     t.deepEqual(await named(), ['in', 'out'], 'the delivery still needs them');
-    await given(store, fence, { kind: 'hook', id: hookOf(1).id, after: 0, to: null });
+    await given(store, fence, { kind: 'delivery', id: deliveryOf(1).id, after: 0, to: null });
     t.deepEqual(await named(), []);
     t.deepEqual(await store.read('blobsNamed', []), []);
   });
@@ -121,7 +121,11 @@ export function removalRules(name: string, use: Use): void {
     const { store, fence } = await use(t);
     const blob = (id: string) => ({ blob: { id, size: 70_000 } });
     await given(store, fence, submit(leased(1), { input: blob('in') }));
-    await given(store, fence, failed(1, { output: blob('out'), chunks: [json('x'), blob('chunk-1'), blob('chunk-2')], hook: hookOf(1) }));
+    await given(
+      store,
+      fence,
+      failed(1, { output: blob('out'), chunks: [json('x'), blob('chunk-1'), blob('chunk-2')], delivery: deliveryOf(1) }),
+    );
     const dropped = async (op: Op): Promise<readonly string[] | undefined> => {
       const [outcome] = await store.commit(fence, [op]);
       t.is(outcome?.kind, 'ok');
@@ -134,7 +138,7 @@ export function removalRules(name: string, use: Use): void {
       'out',
     ]);
     t.deepEqual(await dropped(remove(1)), ['in']);
-    t.deepEqual(await dropped({ kind: 'hook', id: hookOf(1).id, after: 0, to: null }), ['in', 'out']);
+    t.deepEqual(await dropped({ kind: 'delivery', id: deliveryOf(1).id, after: 0, to: null }), ['in', 'out']);
     await given(store, fence, submit(queued(2)));
     t.is(await dropped(remove(2)), undefined);
   });

@@ -45,7 +45,7 @@ export function searchRules(name: string, use: Use): void {
     t.deepEqual(await store.search('inputs', []), []);
     t.deepEqual(await store.search('payload', 1), await store.read('payload', 1));
     t.deepEqual(await store.search('job', 'endpoint-a', idOf(2)), await store.read('job', 'endpoint-a', idOf(2)));
-    t.deepEqual(await store.search('hookPage', 'account-a', '', 10), []);
+    t.deepEqual(await store.search('deliveryPage', 'account-a', '', 10), []);
     await t.throwsAsync(store.search('newest', 'endpoint-a', null, 10, -1), { instanceOf: RangeError });
   });
 

@@ -1,6 +1,6 @@
 import test from 'ava';
 
-import { completed, failed, given, hookOf, json, leased, leaseOf, outcomes, queued, START, submit } from './jobs.ts';
+import { completed, failed, given, deliveryOf, json, leased, leaseOf, outcomes, queued, START, submit } from './jobs.ts';
 import type { Use } from './use.ts';
 import type { Store } from '../../../scheduler/core/ports/store.ts';
 
@@ -31,8 +31,8 @@ export function usageRules(name: string, use: Use): void {
     );
     t.deepEqual(await usageOf(store), { one: 100_000 + keptInput(2), two: 70_000 });
 
-    const hook = hookOf(1, { account: 'one' });
-    await given(store, fence, completed(1, { output: blob('out-1', 200_000), chunks: [json(1), blob('chunk', 80_000)], hook }));
+    const delivery = deliveryOf(1, { account: 'one' });
+    await given(store, fence, completed(1, { output: blob('out-1', 200_000), chunks: [json(1), blob('chunk', 80_000)], delivery }));
     const all = { one: 380_000 + keptInput(2) + kept(1), two: 70_000 };
     t.deepEqual(await usageOf(store), all, 'the delivery names the same blobs');
     const again = await reopen();
@@ -45,13 +45,13 @@ export function usageRules(name: string, use: Use): void {
     await given(
       store,
       fence,
-      completed(1, { output: blob('out', 200_000), chunks: [blob('c0', 1_000), blob('c1', 2_000)], hook: hookOf(1) }),
+      completed(1, { output: blob('out', 200_000), chunks: [blob('c0', 1_000), blob('c1', 2_000)], delivery: deliveryOf(1) }),
     );
     await given(store, fence, { kind: 'drain', seq: 1, below: 1 });
     t.deepEqual(await usageOf(store), { 'account-a': 302_000 });
     await given(store, fence, remove(1));
     t.deepEqual(await usageOf(store), { 'account-a': 300_000 }, 'the delivery keeps input and output');
-    await given(store, fence, { kind: 'hook', id: hookOf(1).id, after: null, to: null });
+    await given(store, fence, { kind: 'delivery', id: deliveryOf(1).id, after: null, to: null });
     t.deepEqual(await usageOf(store), {});
   });
 
@@ -95,11 +95,11 @@ export function usageRules(name: string, use: Use): void {
     t.deepEqual(await usageOf(store), { one: keptInput(1) + keptInput(2), two: keptInput(3) });
 
     const output = json('output of 1');
-    const hook = hookOf(1, { account: 'one' });
+    const delivery = deliveryOf(1, { account: 'one' });
     await given(
       store,
       fence,
-      completed(1, { output, chunks: [json('first'), json('second'), blob('third', 1_000)], hook }),
+      completed(1, { output, chunks: [json('first'), json('second'), blob('third', 1_000)], delivery }),
       failed(2, { output: json('partial'), chunks: [json('chunk')] }),
     );
     // The delivery holds copies of input and output.
@@ -117,7 +117,7 @@ export function usageRules(name: string, use: Use): void {
       await outcomes(
         store,
         fence,
-        completed(1, { token: 7, output: json('late'), chunks: [json('late')], hook: hookOf(1) }),
+        completed(1, { token: 7, output: json('late'), chunks: [json('late')], delivery: deliveryOf(1) }),
         submit({ ...queued(3), id: queued(2).id }, { input: json('of an id that is taken') }),
         failed(2, { output: json('partial'), chunks: [json('a'), json('b'), json('c')] }),
         { kind: 'drain', seq: 2, below: 2 },
@@ -143,13 +143,13 @@ export function usageRules(name: string, use: Use): void {
   test.serial(`${name}: a delivery counts until it is removed, also after its job and its endpoint`, async (t) => {
     const { store, fence, reopen } = await use(t);
     await given(store, fence, endpoint('endpoint-a', 'one'), submit(leased(1)));
-    await given(store, fence, completed(1, { output: json('first'), hook: hookOf(1, { account: 'one' }) }), remove(1));
+    await given(store, fence, completed(1, { output: json('first'), delivery: deliveryOf(1, { account: 'one' }) }), remove(1));
     const delivery = keptInput(1) + kept('first');
     t.deepEqual(await usageOf(store), { one: delivery });
 
     // The id of a job that was deleted is submitted again: its end replaces the delivery.
     await given(store, fence, submit({ ...leased(2), id: leased(1).id }));
-    await given(store, fence, completed(2, { output: json('second, longer'), hook: hookOf(1, { account: 'one' }) }), remove(2));
+    await given(store, fence, completed(2, { output: json('second, longer'), delivery: deliveryOf(1, { account: 'one' }) }), remove(2));
     t.deepEqual(await usageOf(store), { one: keptInput(2) + kept('second, longer') });
 
     await given(store, fence, { kind: 'put', rowKind: 'endpoint', key: 'endpoint-a', version: 2, value: null });

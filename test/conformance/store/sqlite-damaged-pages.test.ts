@@ -12,7 +12,7 @@ import { openSqliteStore } from '../../../scheduler/store/sqlite/client.ts';
 import { SqliteEngine } from '../../../scheduler/store/sqlite/engine.ts';
 import { PAGE_BYTES } from '../../../scheduler/store/sqlite/wal/format.ts';
 import { ownFolder } from '../../support/own-folder.ts';
-import { completed, hookOf, idOf, leased, queued, submit } from './jobs.ts';
+import { completed, deliveryOf, idOf, leased, queued, submit } from './jobs.ts';
 import { flip, withFiles } from './killed-store.ts';
 
 const JOBS = 300;
@@ -54,7 +54,10 @@ function fill(file: string): void {
     const inline = Buffer.alloc(seq % 10 === 0 ? 20_000 : 300, 'x');
     const ops =
       seq % 3 === 0
-        ? [submit(leased(seq), { input: { inline } }), completed(seq, { output: { inline }, chunks: [{ inline }], hook: hookOf(seq) })]
+        ? [
+            submit(leased(seq), { input: { inline } }),
+            completed(seq, { output: { inline }, chunks: [{ inline }], delivery: deliveryOf(seq) }),
+          ]
         : [submit(queued(seq), { input: { inline }, idempotency })];
     engine.commit(fence, [...ops, { kind: 'put', rowKind: 'endpoint', key: `e${seq}`, version: 1, value: '{"account":"a"}' }]);
   }

@@ -5,7 +5,7 @@ import test from 'ava';
 import Database from 'better-sqlite3';
 
 import { SqliteEngine } from '../../../scheduler/store/sqlite/engine.ts';
-import { completed, hookOf, idOf, leased, queued, START, submit } from './jobs.ts';
+import { completed, deliveryOf, idOf, leased, queued, START, submit } from './jobs.ts';
 import { folderOf } from '../../support/folder.ts';
 
 const bodyHash = new Uint8Array(32);
@@ -49,16 +49,16 @@ test('deliveries given up go when their time is over, a few at a time; pending o
   const engine = new SqliteEngine({ file: ':memory:', now: () => now });
   t.teardown(() => engine.close());
   const fence = { cell: 0, term: engine.acquire(0, 'owner', 1).term };
-  const ids = Array.from({ length: 121 }, (_, i) => hookOf(i + 1).id);
+  const ids = Array.from({ length: 121 }, (_, i) => deliveryOf(i + 1).id);
   engine.commit(
     fence,
-    ids.flatMap((id, i) => [submit(leased(i + 1)), completed(i + 1, { hook: hookOf(i + 1, { id, dueAt: START }) })]),
+    ids.flatMap((id, i) => [submit(leased(i + 1)), completed(i + 1, { delivery: deliveryOf(i + 1, { id, dueAt: START }) })]),
   );
   engine.commit(
     fence,
-    ids.slice(1).map((id) => ({ kind: 'hook', id, after: 0, to: { state: 'FAILED', dueAt: START + 1_000, tries: 3, error: 'e' } })),
+    ids.slice(1).map((id) => ({ kind: 'delivery', id, after: 0, to: { state: 'FAILED', dueAt: START + 1_000, tries: 3, error: 'e' } })),
   );
-  const kept = () => engine.read('hookPage', 'account-a', '', 1_000).length;
+  const kept = () => engine.read('deliveryPage', 'account-a', '', 1_000).length;
   now += 120_000;
   t.is(kept(), 121);
   const left = [0, 0, 0, 0].map(() => {

@@ -9,7 +9,7 @@ import { openSqliteStore } from '../../../scheduler/store/sqlite/client.ts';
 import { SqliteEngine } from '../../../scheduler/store/sqlite/engine.ts';
 import { migrations } from '../../../scheduler/store/sqlite/migrations/all.ts';
 import { openDatabase } from '../../../scheduler/store/sqlite/open.ts';
-import { completed, hookOf, json, leased, queued, submit } from './jobs.ts';
+import { completed, deliveryOf, json, leased, queued, submit } from './jobs.ts';
 import { folderOf } from '../../support/folder.ts';
 
 /** Opening is refused by the engine and through the thread with the same one line. */
@@ -79,10 +79,10 @@ test('the bodies of a database of before their usage was kept are counted when i
   before.commit(fence, [
     { kind: 'put', rowKind: 'endpoint', key: 'endpoint-a', version: 1, value: '{"account":"account-a"}' },
     submit(leased(1), { input: blob('in', 100_000) }),
-    completed(1, { output: blob('out', 200_000), chunks: [blob('chunk', 3_000)], hook: hookOf(1) }),
+    completed(1, { output: blob('out', 200_000), chunks: [blob('chunk', 3_000)], delivery: deliveryOf(1) }),
     submit(queued(2, { endpoint: 'deleted' }), { input: blob('other', 50) }),
     submit(leased(3)),
-    completed(3, { output: json('output'), chunks: [json('chunk')], hook: hookOf(3) }),
+    completed(3, { output: json('output'), chunks: [json('chunk')], delivery: deliveryOf(3) }),
     // The highest numbers are of a job that is gone.
     submit(queued(8, { queuePosition: 9 })),
     { kind: 'delete', seq: 8, dueBy: null },
@@ -120,9 +120,9 @@ test('the bodies of a database of before their usage was kept are counted when i
   engine.commit({ cell: 0, term }, [
     { kind: 'delete', seq: 1, dueBy: null },
     { kind: 'delete', seq: 2, dueBy: null },
-    { kind: 'hook', id: hookOf(1).id, after: null, to: null },
+    { kind: 'delivery', id: deliveryOf(1).id, after: null, to: null },
     { kind: 'delete', seq: 3, dueBy: null },
-    { kind: 'hook', id: hookOf(3).id, after: null, to: null },
+    { kind: 'delivery', id: deliveryOf(3).id, after: null, to: null },
   ]);
   t.deepEqual(engine.read('bodyUsage'), []);
 });

@@ -8,14 +8,14 @@ import Database from 'better-sqlite3';
 import { SqliteEngine } from '../../../scheduler/store/sqlite/engine.ts';
 import { migrations } from '../../../scheduler/store/sqlite/migrations/all.ts';
 import type { Op } from '../../../scheduler/core/ports/store.ts';
-import { cancelledInQueue, completed, failed, hookOf, json, leased, queued, submit } from './jobs.ts';
+import { cancelledInQueue, completed, failed, deliveryOf, json, leased, queued, submit } from './jobs.ts';
 import { folderOf } from '../../support/folder.ts';
 
 const given: readonly Op[] = [
   submit(queued(1)),
   submit(leased(2)),
   submit(leased(3)),
-  completed(3, { chunks: [json('c')], hook: hookOf(3) }),
+  completed(3, { chunks: [json('c')], delivery: deliveryOf(3) }),
   submit(leased(4)),
   failed(4),
   submit(queued(5)),

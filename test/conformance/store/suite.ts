@@ -6,7 +6,7 @@ import { batchRules } from './rules-batches.ts';
 import { controlRules } from './rules-control.ts';
 import { endRules } from './rules-ends.ts';
 import { fenceRules } from './rules-fences.ts';
-import { hookRules } from './rules-hooks.ts';
+import { deliveryRules } from './rules-deliveries.ts';
 import { leaseRules } from './rules-leases.ts';
 import { orderRules } from './rules-order.ts';
 import { searchRules } from './rules-search.ts';
@@ -25,7 +25,7 @@ export function storeConformance(name: string, open: Open): void {
   submitRules(name, use);
   leaseRules(name, use);
   endRules(name, use);
-  hookRules(name, use);
+  deliveryRules(name, use);
   removalRules(name, use);
   orderRules(name, use);
   batchRules(name, use);

@@ -4,7 +4,7 @@ import test from 'ava';
 import { NO_FIGURES } from '../../../scheduler/incidents/figures.ts';
 import { keyOf } from '../../../scheduler/incidents/incident.ts';
 import { IncidentReader } from '../../../scheduler/incidents/incident-reader.ts';
-import type { HookHead } from '../../../scheduler/core/ports/store.ts';
+import type { DeliveryHead } from '../../../scheduler/core/ports/store.ts';
 import { queueInput } from '../../support/endpoint-input.ts';
 import { FleetWorld } from '../core/fleet-world.ts';
 
@@ -25,11 +25,11 @@ test('the incidents of all accounts are those of each, and the service is looked
     dueAt: 0,
     tries: 3,
     error: 'x',
-  } satisfies HookHead;
+  } satisfies DeliveryHead;
   const reader = new IncidentReader({
     state: () => world.image,
     now: () => world.now(),
-    hooks: (account) => {
+    deliveries: (account) => {
       reads.push(account);
       return Promise.resolve(account === 'acc' ? [failed] : []);
     },

@@ -23,7 +23,7 @@ const finish = (endpoint: string): Write => ({
     output: null,
     chunks: [],
     firstChunk: 0,
-    hook: null,
+    delivery: null,
   },
   cause: null,
   reserved: null,

@@ -13,7 +13,7 @@ import { keyDefaults } from '../../../scheduler/core/control/keys.ts';
 import type { Write } from '../../../scheduler/core/effects.ts';
 import { emptyBucket, encode, note } from '../../../scheduler/history/bucket.ts';
 import { KINDS } from '../../../scheduler/incidents/incident.ts';
-import type { HookHead } from '../../../scheduler/core/ports/store.ts';
+import type { DeliveryHead } from '../../../scheduler/core/ports/store.ts';
 import { queueInput } from '../../support/endpoint-input.ts';
 import { FleetWorld } from '../core/fleet-world.ts';
 
@@ -22,11 +22,11 @@ const OPERATOR = { account: 'default', operator: true };
 const ROOM = { space: { free: 50, total: 100 }, minFreePercent: 5 };
 
 function items(world: FleetWorld, reader: IncidentSources['reader'], more: Partial<IncidentSources> = {}): readonly AttentionItem[] {
-  const sources = { state: world.image, now: world.now(), hooks: [], disk: ROOM, figures: NO_FIGURES, certificates: [] };
+  const sources = { state: world.image, now: world.now(), deliveries: [], disk: ROOM, figures: NO_FIGURES, certificates: [] };
   return attention(incidents({ ...sources, reader, ...more })).items;
 }
 
-function hook(endpoint: string, state: HookHead['state'], tries: number): HookHead {
+function delivery(endpoint: string, state: DeliveryHead['state'], tries: number): DeliveryHead {
   const url = 'https://hooks.example/secret-path';
   return { id: `${endpoint}-${state}-${tries}`, account: 'acc', endpoint, url, host: 'hooks.example', state, dueAt: 0, tries, error: 'x' };
 }
@@ -38,7 +38,7 @@ test('a service that works needs no attention', (t) => {
   world.submit(endpoint);
   world.settle();
   t.deepEqual(items(world, OPERATOR), []);
-  t.deepEqual(items(world, OWNER, { hooks: [hook(endpoint, 'PENDING', 0)] }), [], 'a first try is no failure');
+  t.deepEqual(items(world, OWNER, { deliveries: [delivery(endpoint, 'PENDING', 0)] }), [], 'a first try is no failure');
 });
 
 test('a crash loop is listed with its error and the time of its start, for its account and operators only', (t) => {
@@ -211,8 +211,13 @@ test('an unhealthy GPU is listed for operators and for accounts with workers on 
 test('failed webhooks are counted by endpoint, without their urls', (t) => {
   const world = new FleetWorld();
   const [one = '', two = ''] = world.deploy(queueInput('one'), queueInput('two'));
-  const hooks = [hook(one, 'PENDING', 2), hook(one, 'FAILED', 9), hook(two, 'PENDING', 0), hook('deleted', 'FAILED', 9)];
-  const found = items(world, OWNER, { hooks });
+  const deliveries = [
+    delivery(one, 'PENDING', 2),
+    delivery(one, 'FAILED', 9),
+    delivery(two, 'PENDING', 0),
+    delivery('deleted', 'FAILED', 9),
+  ];
+  const found = items(world, OWNER, { deliveries });
   t.deepEqual(
     found.map(({ endpointId, message }) => [endpointId, message]),
     [[one, 'one: 2 webhooks failed: 1 to be retried, 1 given up']],
@@ -237,9 +242,9 @@ test('the list is bounded and says how many it omits', (t) => {
   const world = new FleetWorld();
   const names = Array.from({ length: 510 }, (_, index) => `e${index}`);
   const ids = world.deploy(...names.map((name) => queueInput(name, { workersMax: 0 })));
-  const hooks = ids.map((id) => hook(id, 'FAILED', 9));
+  const deliveries = ids.map((id) => delivery(id, 'FAILED', 9));
   const sources = { state: world.image, now: world.now(), disk: ROOM, figures: NO_FIGURES, certificates: [] };
-  const { items: listed, omitted } = attention(incidents({ ...sources, reader: OWNER, hooks }));
+  const { items: listed, omitted } = attention(incidents({ ...sources, reader: OWNER, deliveries }));
   t.deepEqual([listed.length, omitted], [500, 10]);
 });
 

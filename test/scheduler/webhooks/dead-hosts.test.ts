@@ -6,8 +6,14 @@ import { StepResult } from '../../../scheduler/core/effects.ts';
 import { defaultSettings } from '../../../scheduler/core/settings.ts';
 import { newState } from '../../../scheduler/core/state.ts';
 import { warningDue } from '../../../scheduler/core/webhooks/warnings.ts';
-import { FAILING_HOSTS, hooksRead, hookTried, nextHookCheck, noteHook } from '../../../scheduler/core/webhooks/webhooks.ts';
-import type { HookHead } from '../../../scheduler/core/ports/store.ts';
+import {
+  FAILING_HOSTS,
+  deliveriesRead,
+  deliveryTried,
+  nextDeliveryCheck,
+  noteDelivery,
+} from '../../../scheduler/core/webhooks/webhooks.ts';
+import type { DeliveryHead } from '../../../scheduler/core/ports/store.ts';
 
 interface Line {
   readonly message: string;
@@ -22,7 +28,7 @@ class Service {
   reads = 0;
   #mono = 0;
   /** Pending deliveries by host, in order. */
-  readonly #pending = new Map<string, HookHead[]>();
+  readonly #pending = new Map<string, DeliveryHead[]>();
   readonly #hosts = new Map<string, string>();
   #ids = 0;
 
@@ -43,7 +49,7 @@ class Service {
 
   pass(ms: number): void {
     for (const until = this.#mono + ms; ;) {
-      this.#do((ctx) => noteHook(ctx, Number.POSITIVE_INFINITY));
+      this.#do((ctx) => noteDelivery(ctx, Number.POSITIVE_INFINITY));
       for (let due = this.state.deadlines.take(this.#mono); due !== null; due = this.state.deadlines.take(this.#mono)) {
         const { kind } = due;
         if (kind === 'webhook-warning') {
@@ -51,7 +57,7 @@ class Service {
           this.#do((ctx) => warningDue(ctx, host));
         }
       }
-      const next = Math.min(this.state.deadlines.next() ?? Number.POSITIVE_INFINITY, nextHookCheck(this.state) - 1_000_000, until);
+      const next = Math.min(this.state.deadlines.next() ?? Number.POSITIVE_INFINITY, nextDeliveryCheck(this.state) - 1_000_000, until);
       if (this.#mono >= until) return;
       this.#mono = Math.max(this.#mono + 1, next);
     }
@@ -59,10 +65,10 @@ class Service {
 
   /** Looks for due deliveries, as a tick does. */
   start(): void {
-    this.#do((ctx) => noteHook(ctx, this.now.wall));
+    this.#do((ctx) => noteDelivery(ctx, this.now.wall));
   }
 
-  #rowsOf(host: string): HookHead[] {
+  #rowsOf(host: string): DeliveryHead[] {
     const rows = this.#pending.get(host) ?? [];
     this.#pending.set(host, rows);
     return rows;
@@ -73,20 +79,20 @@ class Service {
     for (let task = tasks.shift(); task !== undefined; task = tasks.shift()) {
       const out = new StepResult();
       task(new StepContext(this.state, this.now, out));
-      for (const { op } of out.writes) if (op.kind === 'hook') this.#write(op.id, op.to);
+      for (const { op } of out.writes) if (op.kind === 'delivery') this.#write(op.id, op.to);
       for (const { effect } of out.effects) {
         if (effect.kind === 'log') this.lines.push({ message: effect.message, facts: effect.facts });
-        else if (effect.kind === 'read-hooks') tasks.push((ctx) => hooksRead(ctx, this.#read(effect)));
+        else if (effect.kind === 'read-deliveries') tasks.push((ctx) => deliveriesRead(ctx, this.#read(effect)));
         else if (effect.kind === 'deliver') {
           const { id } = effect;
-          const host = this.state.hooks.open.get(id)?.host ?? '';
+          const host = this.state.deliveries.open.get(id)?.host ?? '';
           this.tried.push(host);
           tasks.push((ctx) =>
-            hookTried(
+            deliveryTried(
               ctx,
               host.startsWith('dead')
-                ? { kind: 'hook-tried', id, result: 'failed', error: 'connection refused' }
-                : { kind: 'hook-tried', id, result: 'delivered' },
+                ? { kind: 'delivery-tried', id, result: 'failed', error: 'connection refused' }
+                : { kind: 'delivery-tried', id, result: 'delivered' },
             ),
           );
         }
@@ -94,7 +100,7 @@ class Service {
     }
   }
 
-  #write(id: string, to: Pick<HookHead, 'state' | 'dueAt' | 'tries' | 'error'> | null): void {
+  #write(id: string, to: Pick<DeliveryHead, 'state' | 'dueAt' | 'tries' | 'error'> | null): void {
     const rows = this.#rowsOf(this.#hosts.get(id) ?? '');
     const at = rows.findIndex((row) => row.id === id);
     const [row] = at === -1 ? [] : rows.splice(at, 1);
@@ -113,10 +119,10 @@ class Service {
     limit: number;
   }) {
     this.reads++;
-    const hooks: HookHead[] = [];
+    const deliveries: DeliveryHead[] = [];
     let nextAt: number | null = null;
     const skipped = new Set(skipHosts);
-    const first = ([, rows]: readonly [string, readonly HookHead[]]): number => rows[0]?.dueAt ?? 0;
+    const first = ([, rows]: readonly [string, readonly DeliveryHead[]]): number => rows[0]?.dueAt ?? 0;
     for (const [host, rows] of [...this.#pending].toSorted((one, other) => first(one) - first(other))) {
       let count = 0;
       for (const row of rows) {
@@ -124,13 +130,13 @@ class Service {
           nextAt = Math.min(nextAt ?? row.dueAt, row.dueAt);
           break;
         }
-        if (skipped.has(host) || count === perHost || hooks.length === limit) break;
+        if (skipped.has(host) || count === perHost || deliveries.length === limit) break;
         if (skipIds.includes(row.id)) continue;
         count++;
-        hooks.push(row);
+        deliveries.push(row);
       }
     }
-    return { kind: 'hooks-read' as const, hooks, nextAt, limit };
+    return { kind: 'deliveries-read' as const, deliveries, nextAt, limit };
   }
 }
 
@@ -184,7 +190,7 @@ test('the first hundred dead hosts have lines of their own, the others one toget
   service.start();
   service.pass(59_000);
   t.is(service.lines.length, 101);
-  t.is(service.state.hooks.warnings.size, 101);
+  t.is(service.state.deliveries.warnings.size, 101);
 });
 
 test('thousands of failing hosts are summed up, and their tries have a rate', (t) => {
@@ -197,8 +203,8 @@ test('thousands of failing hosts are summed up, and their tries have a rate', (t
     service.pass(60_000);
     const lines = service.lines.slice(before);
     t.true(lines.length <= 202, `${lines.length} lines in minute ${minute}`);
-    t.true(service.state.hooks.warnings.size <= 101);
-    t.true(service.state.hooks.failing.size <= FAILING_HOSTS);
+    t.true(service.state.deliveries.warnings.size <= 101);
+    t.true(service.state.deliveries.failing.size <= FAILING_HOSTS);
     // The first minute has the first tries, after which the hosts are known.
     const most = 3_200 + (minute === 1 ? 9_000 : 0);
     t.true(service.tried.length - tried <= most, `${service.tried.length - tried} tries in minute ${minute}`);
@@ -209,11 +215,11 @@ test('thousands of failing hosts are summed up, and their tries have a rate', (t
 
 test('the tries at more failing hosts than are remembered have a rate, and those of a host that lives follow', (t) => {
   const service = new Service();
-  for (let i = 0; i < FAILING_HOSTS; i++) service.state.hooks.failing.add(`down-${i}`);
+  for (let i = 0; i < FAILING_HOSTS; i++) service.state.deliveries.failing.add(`down-${i}`);
   for (let i = 0; i < 3_000; i++) service.add(`dead-${i}`);
   service.start();
   service.pass(5_000);
-  t.is(service.state.hooks.failing.size, FAILING_HOSTS);
+  t.is(service.state.deliveries.failing.size, FAILING_HOSTS);
   t.true(service.tried.length <= 5 * 160 + 512, `${service.tried.length} tries in 5 s`);
   service.add('alive');
   service.start();

@@ -3,17 +3,23 @@ import test from 'ava';
 
 import { StepContext } from '../../../scheduler/core/context.ts';
 import { StepResult } from '../../../scheduler/core/effects.ts';
-import { hooksRead, hookTried, checkHooks, nextHookCheck, noteHook } from '../../../scheduler/core/webhooks/webhooks.ts';
+import {
+  deliveriesRead,
+  deliveryTried,
+  checkDeliveries,
+  nextDeliveryCheck,
+  noteDelivery,
+} from '../../../scheduler/core/webhooks/webhooks.ts';
 import { newState, type State } from '../../../scheduler/core/state.ts';
 import { defaultSettings } from '../../../scheduler/core/settings.ts';
-import type { HookHead } from '../../../scheduler/core/ports/store.ts';
+import type { DeliveryHead } from '../../../scheduler/core/ports/store.ts';
 
 const now = { wall: 1_000_000, mono: 0 };
 
 /** Deliveries in memory behind the dispatcher. */
 class MemoryDispatcher {
   readonly state: State;
-  readonly rows = new Map<string, HookHead>();
+  readonly rows = new Map<string, DeliveryHead>();
   readonly sent: string[] = [];
   looks = 0;
 
@@ -34,12 +40,12 @@ class MemoryDispatcher {
       error: null,
     } as const;
     this.rows.set(id, row);
-    this.do((ctx) => noteHook(ctx, now.wall));
+    this.do((ctx) => noteDelivery(ctx, now.wall));
   }
 
   end(id: string, result: 'delivered' | 'failed'): void {
     this.do((ctx) =>
-      hookTried(ctx, result === 'failed' ? { kind: 'hook-tried', id, result, error: 'e' } : { kind: 'hook-tried', id, result }),
+      deliveryTried(ctx, result === 'failed' ? { kind: 'delivery-tried', id, result, error: 'e' } : { kind: 'delivery-tried', id, result }),
     );
   }
 
@@ -47,33 +53,35 @@ class MemoryDispatcher {
     const out = new StepResult();
     work(new StepContext(this.state, now, out));
     for (const { op } of out.writes) {
-      if (op.kind !== 'hook') continue;
-      const row = this.rows.get(op.id) as HookHead;
+      if (op.kind !== 'delivery') continue;
+      const row = this.rows.get(op.id) as DeliveryHead;
       if (op.to === null) this.rows.delete(op.id);
       else this.rows.set(op.id, { ...row, ...op.to });
     }
     for (const { effect } of out.effects) {
       if (effect.kind === 'deliver') this.sent.push(effect.id);
-      if (effect.kind !== 'read-hooks') continue;
+      if (effect.kind !== 'read-deliveries') continue;
       this.looks++;
       const { skipHosts, skipIds, perHost, limit } = effect;
-      const hooks: HookHead[] = [];
+      const deliveries: DeliveryHead[] = [];
       const perHostCount = new Map<string, number>();
       for (const row of this.rows.values()) {
         const count = perHostCount.get(row.host) ?? 0;
         if (row.state !== 'PENDING' || row.dueAt > now.wall || skipHosts.includes(row.host) || skipIds.includes(row.id)) continue;
-        if (hooks.length >= limit || count >= perHost) continue;
+        if (deliveries.length >= limit || count >= perHost) continue;
         perHostCount.set(row.host, count + 1);
-        hooks.push(row);
+        deliveries.push(row);
       }
       const later = [...this.rows.values()].map(({ dueAt }) => dueAt).filter((at) => at > now.wall);
-      this.do((next) => hooksRead(next, { kind: 'hooks-read', hooks, nextAt: later.length === 0 ? null : Math.min(...later), limit }));
+      this.do((next) =>
+        deliveriesRead(next, { kind: 'deliveries-read', deliveries, nextAt: later.length === 0 ? null : Math.min(...later), limit }),
+      );
     }
   }
 }
 
 test('one host has its share of the room, and its next delivery takes the place of one that ended', (t) => {
-  const dispatcher = new MemoryDispatcher({ hooksOpen: 10, hooksPerHost: 3 });
+  const dispatcher = new MemoryDispatcher({ deliveriesOpen: 10, deliveriesPerHost: 3 });
   for (let i = 0; i < 6; i++) dispatcher.add(`slow-${i}`, 'slow');
   t.deepEqual(dispatcher.sent, ['slow-0', 'slow-1', 'slow-2']);
   dispatcher.add('other', 'other');
@@ -83,44 +91,44 @@ test('one host has its share of the room, and its next delivery takes the place 
   for (const id of ['slow-0', 'slow-2', 'slow-3', 'other']) dispatcher.end(id, 'delivered');
   for (const id of ['slow-4', 'slow-5']) dispatcher.end(id, 'delivered');
   t.is(dispatcher.rows.size, 0);
-  t.is(dispatcher.state.hooks.open.size, 0);
-  t.is(dispatcher.state.hooks.perHost.size, 0);
+  t.is(dispatcher.state.deliveries.open.size, 0);
+  t.is(dispatcher.state.deliveries.perHost.size, 0);
 });
 
 test('hosts that failed share half of the room, however many they are', (t) => {
-  const dispatcher = new MemoryDispatcher({ hooksOpen: 8, hooksPerHost: 2 });
+  const dispatcher = new MemoryDispatcher({ deliveriesOpen: 8, deliveriesPerHost: 2 });
   const dead = Array.from({ length: 20 }, (_, i) => `dead-${i}`);
   for (const host of dead) dispatcher.add(`${host} first`, host);
   // Each fails once and is known from then on.
   for (const host of dead) dispatcher.end(`${host} first`, 'failed');
-  t.is(dispatcher.state.hooks.open.size, 0);
+  t.is(dispatcher.state.deliveries.open.size, 0);
   dispatcher.sent.length = 0;
   for (const host of dead) for (let i = 0; i < 5; i++) dispatcher.add(`${host} ${i}`, host);
-  t.is(dispatcher.state.hooks.open.size, 4);
+  t.is(dispatcher.state.deliveries.open.size, 4);
   for (let i = 0; i < 4; i++) dispatcher.add(`good-${i}`, `good-${i}`);
-  t.is(dispatcher.state.hooks.open.size, 8, 'the other half is there for the others');
+  t.is(dispatcher.state.deliveries.open.size, 8, 'the other half is there for the others');
   t.deepEqual(dispatcher.sent.slice(-4), ['good-0', 'good-1', 'good-2', 'good-3']);
 });
 
 test('a host that took one is no longer counted among those that failed', (t) => {
-  const dispatcher = new MemoryDispatcher({ hooksOpen: 4, hooksPerHost: 4 });
+  const dispatcher = new MemoryDispatcher({ deliveriesOpen: 4, deliveriesPerHost: 4 });
   dispatcher.add('a', 'moody');
   dispatcher.end('a', 'failed');
   for (const id of ['b', 'c', 'd', 'e']) dispatcher.add(id, 'moody');
-  t.is(dispatcher.state.hooks.open.size, 2);
+  t.is(dispatcher.state.deliveries.open.size, 2);
   dispatcher.end('b', 'delivered');
-  t.is(dispatcher.state.hooks.open.size, 3);
+  t.is(dispatcher.state.deliveries.open.size, 3);
 });
 
 test('nobody looks again and again for what has no room, and somebody does when there is some', (t) => {
-  const dispatcher = new MemoryDispatcher({ hooksOpen: 100, hooksPerHost: 1 });
+  const dispatcher = new MemoryDispatcher({ deliveriesOpen: 100, deliveriesPerHost: 1 });
   for (let i = 0; i < 50; i++) dispatcher.add(`${i}`, 'slow');
   const { looks } = dispatcher;
-  t.is(dispatcher.state.hooks.open.size, 1);
+  t.is(dispatcher.state.deliveries.open.size, 1);
   t.true(looks <= 51);
-  dispatcher.do((ctx) => checkHooks(ctx));
+  dispatcher.do((ctx) => checkDeliveries(ctx));
   t.is(dispatcher.looks, looks);
-  t.is(nextHookCheck(dispatcher.state), Number.POSITIVE_INFINITY);
+  t.is(nextDeliveryCheck(dispatcher.state), Number.POSITIVE_INFINITY);
   for (let i = 0; i < 50; i++) dispatcher.end(dispatcher.sent.at(-1) as string, 'delivered');
   t.is(dispatcher.rows.size, 0);
 });

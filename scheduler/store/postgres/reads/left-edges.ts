@@ -1,7 +1,7 @@
 /** The left edges of a cell's indexes, as its owner knows them: see {@link LeftEdge}. */
 import { assertNever } from '../../../../lib/errors.ts';
 import type { Op } from '../../../core/ports/store.ts';
-import { HookHosts } from './hook-hosts.ts';
+import { DeliveryHosts } from './delivery-hosts.ts';
 import { LeftEdge } from './left-edge.ts';
 
 /** Edges of queues that are remembered; with more of them all are forgotten. */
@@ -13,12 +13,12 @@ export class LeftEdges {
   readonly due = new LeftEdge(0);
   /** By `seq`. */
   readonly leased = new LeftEdge(1);
-  readonly hooks: HookHosts;
+  readonly deliveries: DeliveryHosts;
   /** By `queue_position`, for each endpoint and priority that was looked at. */
   readonly #queues = new Map<string, LeftEdge>();
 
-  constructor({ hookHosts = new HookHosts() }: { readonly hookHosts?: HookHosts } = {}) {
-    this.hooks = hookHosts;
+  constructor({ deliveryHosts = new DeliveryHosts() }: { readonly deliveryHosts?: DeliveryHosts } = {}) {
+    this.deliveries = deliveryHosts;
   }
 
   queue(endpoint: string, priority: 0 | 1): LeftEdge {
@@ -36,7 +36,7 @@ export class LeftEdges {
   reset(): void {
     this.due.reset();
     this.leased.reset();
-    this.hooks.reset();
+    this.deliveries.reset();
     this.#lowerQueues(0);
   }
 
@@ -56,10 +56,10 @@ export class LeftEdges {
           break;
         case 'finish':
           this.due.lower(Math.trunc(op.deleteAt));
-          if (op.hook !== null) this.hooks.lower(Math.trunc(op.hook.dueAt), op.hook.host);
+          if (op.delivery !== null) this.deliveries.lower(Math.trunc(op.delivery.dueAt), op.delivery.host);
           break;
-        case 'hook':
-          if (op.to?.state === 'PENDING') this.hooks.lower(Math.trunc(op.to.dueAt));
+        case 'delivery':
+          if (op.to?.state === 'PENDING') this.deliveries.lower(Math.trunc(op.to.dueAt));
           break;
         case 'retry':
           this.due.lower(Math.trunc(op.deleteAt));

@@ -8,8 +8,8 @@
  */
 import { drain } from './drain.ts';
 import { remove } from './delete.ts';
-import { chunk, finish, HOOK_BYTES, newHook } from './finish.ts';
-import { hook } from './hook.ts';
+import { chunk, finish, DELIVERY_BYTES, newDelivery } from './finish.ts';
+import { delivery } from './delivery.ts';
 import { lease } from './lease.ts';
 import { put } from './put.ts';
 import { reencrypt } from './reencrypt.ts';
@@ -30,13 +30,13 @@ export const OPERATIONS = {
   started,
   finish,
   chunk,
-  new_hook: newHook,
+  new_hook: newDelivery,
   requeue,
   retry,
   delete: remove,
   drain,
   reencrypt,
-  hook,
+  hook: delivery,
 } as const satisfies Record<string, Operation>;
 
 export type OperationType = keyof typeof OPERATIONS;
@@ -115,7 +115,7 @@ BEGIN
     WITH expired AS (
       DELETE FROM capstan.hooks h WHERE h.ctid = ANY (ARRAY (
         SELECT e.ctid FROM capstan.hooks e WHERE e.cell = p_cell AND e.state = 'FAILED' AND e.due_at <= p_now ORDER BY e.due_at LIMIT p_sweep))
-      RETURNING h.endpoint, ${HOOK_BYTES} AS bytes
+      RETURNING h.endpoint, ${DELIVERY_BYTES} AS bytes
     )
     SELECT count(*), usage || ${usageOf('SELECT x.endpoint, -x.bytes AS bytes FROM expired x')} INTO swept, usage FROM expired;
     RETURN QUERY SELECT -1, swept::text, NULL::text, NULL::text[];

@@ -1,5 +1,5 @@
 /** Column lists of PostgreSQL's tables, in the order of the tuples of ../rows.ts. */
-import { columnList, hookBodies, hookEnvelope, hookHead, jobResult, jobRow } from '../../../core/ports/columns.ts';
+import { columnList, deliveryBodies, deliveryEnvelope, deliveryHead, jobResult, jobRow } from '../../../core/ports/columns.ts';
 
 /** `JobTuple` of ../rows.ts, of the alias `j`. */
 export const JOB_COLUMNS = columnList(jobRow, ({ name }) => `j.${name}`);
@@ -7,8 +7,8 @@ export const JOB_COLUMNS = columnList(jobRow, ({ name }) => `j.${name}`);
 /** What `WholeJobTuple` has besides. */
 export const JOB_RESULT_COLUMNS = columnList(jobResult, ({ name }) => `j.${name}`);
 
-/** `HookTuple` of ../rows.ts, of the alias `h`. */
-export const HOOK_COLUMNS = columnList(hookHead, ({ name }) => `h.${name}`);
+/** `DeliveryTuple` of ../rows.ts, of the alias `h`. */
+export const DELIVERY_COLUMNS = columnList(deliveryHead, ({ name }) => `h.${name}`);
 
-/** What `WholeHookTuple` has besides. */
-export const HOOK_PAYLOAD_COLUMNS = `h.${hookEnvelope.name}::text, ${columnList(hookBodies, ({ name }) => `h.${name}`)}`;
+/** What `WholeDeliveryTuple` has besides. */
+export const DELIVERY_PAYLOAD_COLUMNS = `h.${deliveryEnvelope.name}::text, ${columnList(deliveryBodies, ({ name }) => `h.${name}`)}`;

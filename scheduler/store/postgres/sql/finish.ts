@@ -1,7 +1,7 @@
 import { PLACE, inWave, lookUp, returnRefused, usageOf, type Operation } from './operation.ts';
 
 /** Bytes of the payloads that a delivery's row `h` holds itself. */
-export const HOOK_BYTES = 'coalesce(octet_length(h.input), 0) + coalesce(octet_length(h.output), 0)';
+export const DELIVERY_BYTES = 'coalesce(octet_length(h.input), 0) + coalesce(octet_length(h.output), 0)';
 
 /**
  * LEASED or IN_QUEUE → a terminal state, with the output, the chunks that are kept and the webhook's delivery.
@@ -50,7 +50,7 @@ export const finish: Operation = {
     WITH former AS (
       DELETE FROM capstan.hooks h USING unnest(p_new_hook) g, ${lookUp('hooks', 't.id = g.id')}
         WHERE g.wave = w AND NOT g.at = ANY (refused) AND h.ctid = f.place
-      RETURNING h.endpoint, ${HOOK_BYTES} AS bytes
+      RETURNING h.endpoint, ${DELIVERY_BYTES} AS bytes
     )
     SELECT usage || ${usageOf('SELECT r.endpoint, -r.bytes AS bytes FROM former r')} INTO usage;
     WITH new AS (
@@ -60,7 +60,7 @@ export const finish: Operation = {
         f.inline, f.blob, f.size, g.output, g.output_blob, g.output_size
       FROM unnest(p_new_hook) g, ${lookUp('inputs', 't.seq = g.seq', 't.inline, t.blob, t.size')}
       WHERE g.wave = w AND NOT g.at = ANY (refused)
-      RETURNING h.endpoint, ${HOOK_BYTES} AS bytes
+      RETURNING h.endpoint, ${DELIVERY_BYTES} AS bytes
     )
     SELECT usage || ${usageOf('SELECT n.endpoint, n.bytes FROM new n')} INTO usage;
   END IF;`,
@@ -74,7 +74,7 @@ export const chunk: Operation = {
 };
 
 /** Delivery of a job that ends; its input is copied from the job's, which never changes. */
-export const newHook: Operation = {
+export const newDelivery: Operation = {
   type: 'new_hook',
   columns: [
     ...PLACE,

@@ -4,12 +4,12 @@ import { Packer, Unpacker } from './packer.ts';
 import {
   packPayloads,
   packPayload,
-  packNewHook,
+  packNewDelivery,
   packJob,
   packState,
   unpackPayloads,
   unpackPayload,
-  unpackNewHook,
+  unpackNewDelivery,
   unpackJob,
   unpackState,
   unpackWholePayload,
@@ -23,7 +23,7 @@ const REQUEUE = 4;
 const RETRY = 5;
 const DELETE = 6;
 const DRAIN = 7;
-const HOOK = 8;
+const DELIVERY = 8;
 const PUT = 9;
 const RESEAL = 10;
 
@@ -87,8 +87,8 @@ function packOp(out: Packer, op: Op): void {
       packPayload(out, op.output);
       packPayloads(out, op.chunks);
       out.number(op.firstChunk);
-      out.byte(op.hook === null ? 0 : 1);
-      if (op.hook !== null) packNewHook(out, op.hook);
+      out.byte(op.delivery === null ? 0 : 1);
+      if (op.delivery !== null) packNewDelivery(out, op.delivery);
       return;
     case 'requeue':
       out.byte(REQUEUE);
@@ -121,8 +121,8 @@ function packOp(out: Packer, op: Op): void {
       out.bytes(op.from);
       out.bytes(op.to);
       return;
-    case 'hook':
-      out.byte(HOOK);
+    case 'delivery':
+      out.byte(DELIVERY);
       out.text(op.id);
       out.number(op.after);
       out.byte(op.to === null ? 0 : op.to.state === 'PENDING' ? 1 : 2);
@@ -186,7 +186,7 @@ function unpackOp(from: Unpacker): Op {
         output: unpackPayload(from),
         chunks: unpackPayloads(from),
         firstChunk: from.number(),
-        hook: from.byte() === 0 ? null : unpackNewHook(from),
+        delivery: from.byte() === 0 ? null : unpackNewDelivery(from),
       };
     case REQUEUE:
       return { kind: 'requeue', seq: from.number(), token: from.number(), attempts: from.number(), pastAttempts: from.textOrNull() };
@@ -205,8 +205,8 @@ function unpackOp(from: Unpacker): Op {
       return { kind: 'drain', seq: from.number(), below: from.number() };
     case RESEAL:
       return { kind: 'reencrypt', seq: from.number(), from: from.bytes(), to: from.bytes() };
-    case HOOK:
-      return { kind: 'hook', id: from.text(), after: from.numberOrNull(), to: unpackHookChange(from) };
+    case DELIVERY:
+      return { kind: 'delivery', id: from.text(), after: from.numberOrNull(), to: unpackDeliveryChange(from) };
     case PUT:
       return {
         kind: 'put',
@@ -220,7 +220,7 @@ function unpackOp(from: Unpacker): Op {
   }
 }
 
-function unpackHookChange(from: Unpacker): Extract<Op, { kind: 'hook' }>['to'] {
+function unpackDeliveryChange(from: Unpacker): Extract<Op, { kind: 'delivery' }>['to'] {
   const tag = from.byte();
   if (tag === 0) return null;
   return { state: tag === 1 ? 'PENDING' : 'FAILED', dueAt: from.number(), tries: from.number(), error: from.textOrNull() };

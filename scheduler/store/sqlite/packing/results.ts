@@ -1,6 +1,6 @@
-import type { HookRow, JobRow, QueuedJob, Reads, SearchedInput, WholeJob } from '../../../core/ports/store.ts';
+import type { DeliveryRow, JobRow, QueuedJob, Reads, SearchedInput, WholeJob } from '../../../core/ports/store.ts';
 import { Packer, Unpacker } from './packer.ts';
-import { packPayloads, packPayload, packHook, packJob, unpackHook, unpackJob, unpackStored, unpackWholeStored } from './rows.ts';
+import { packPayloads, packPayload, packDelivery, packJob, unpackDelivery, unpackJob, unpackStored, unpackWholeStored } from './rows.ts';
 
 /** How a query's result is sent: rows packed, the small rest cloned. */
 interface Form<T> {
@@ -97,12 +97,12 @@ const page: Form<{ readonly jobs: WholeJob[]; readonly total: number }> = {
   unpack: (from) => ({ jobs: from.list(() => unpackWhole(from)), total: from.number() }),
 };
 
-const hook: Form<HookRow | null> = {
+const delivery: Form<DeliveryRow | null> = {
   pack(out, result) {
     out.byte(result === null ? 0 : 1);
-    if (result !== null) packHook(out, result);
+    if (result !== null) packDelivery(out, result);
   },
-  unpack: (from) => (from.byte() === 0 ? null : unpackHook(from)),
+  unpack: (from) => (from.byte() === 0 ? null : unpackDelivery(from)),
 };
 
 const forms: { readonly [K in keyof Reads]?: Form<ReturnType<Reads[K]>> } = {
@@ -114,7 +114,7 @@ const forms: { readonly [K in keyof Reads]?: Form<ReturnType<Reads[K]>> } = {
   due,
   page,
   newest: leased,
-  hook,
+  delivery,
 };
 
 /** Returns the form of a query's result, or undefined for one that is cloned unchanged. */

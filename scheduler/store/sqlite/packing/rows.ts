@@ -1,8 +1,8 @@
 import type { Payload } from '../../../../lib/payload.ts';
-import { hookHead, jobRow, type FieldColumn } from '../../../core/ports/columns.ts';
+import { deliveryHead, jobRow, type FieldColumn } from '../../../core/ports/columns.ts';
 import { newJob } from '../../rows.ts';
 import { isDamaged, type StoredPayload } from '../../../core/ports/stored-payload.ts';
-import type { HookRow, JobRow, Lease, NewHook, StoredState } from '../../../core/ports/store.ts';
+import type { DeliveryRow, JobRow, Lease, NewDelivery, StoredState } from '../../../core/ports/store.ts';
 import type { Packer, Unpacker } from './packer.ts';
 
 /** How a column's values are packed: a number, a text, the place of one of a few in their list, 0 or 1. */
@@ -147,30 +147,30 @@ export function unpackPayloads(from: Unpacker): Payload[] {
 
 /** What the core creates of a delivery, and what its tries change. */
 const triedFields = ['state', 'tries', 'error'];
-const newHookColumns = packedColumns(hookHead, triedFields);
-const triedColumns = packedColumns(hookHead.filter(({ field }) => triedFields.includes(field)));
+const newDeliveryColumns = packedColumns(deliveryHead, triedFields);
+const triedColumns = packedColumns(deliveryHead.filter(({ field }) => triedFields.includes(field)));
 
-export function packNewHook(out: Packer, hook: NewHook): void {
-  packColumns(out, newHookColumns, hook as unknown as Readonly<Record<string, unknown>>);
-  out.text(hook.envelope);
+export function packNewDelivery(out: Packer, delivery: NewDelivery): void {
+  packColumns(out, newDeliveryColumns, delivery as unknown as Readonly<Record<string, unknown>>);
+  out.text(delivery.envelope);
 }
 
-export function unpackNewHook(from: Unpacker): NewHook {
-  const hook: Record<string, unknown> = {};
-  unpackColumns(from, newHookColumns, hook);
-  hook['envelope'] = from.text();
-  return hook as unknown as NewHook;
+export function unpackNewDelivery(from: Unpacker): NewDelivery {
+  const delivery: Record<string, unknown> = {};
+  unpackColumns(from, newDeliveryColumns, delivery);
+  delivery['envelope'] = from.text();
+  return delivery as unknown as NewDelivery;
 }
 
-export function packHook(out: Packer, hook: HookRow): void {
-  packNewHook(out, hook);
-  packColumns(out, triedColumns, hook as unknown as Readonly<Record<string, unknown>>);
-  packPayload(out, hook.input);
-  packPayload(out, hook.output);
+export function packDelivery(out: Packer, delivery: DeliveryRow): void {
+  packNewDelivery(out, delivery);
+  packColumns(out, triedColumns, delivery as unknown as Readonly<Record<string, unknown>>);
+  packPayload(out, delivery.input);
+  packPayload(out, delivery.output);
 }
 
-export function unpackHook(from: Unpacker): HookRow {
-  const hook: Record<string, unknown> = { ...unpackNewHook(from) };
-  unpackColumns(from, triedColumns, hook);
-  return { ...(hook as unknown as HookRow), input: unpackWholeStored(from), output: unpackStored(from) };
+export function unpackDelivery(from: Unpacker): DeliveryRow {
+  const delivery: Record<string, unknown> = { ...unpackNewDelivery(from) };
+  unpackColumns(from, triedColumns, delivery);
+  return { ...(delivery as unknown as DeliveryRow), input: unpackWholeStored(from), output: unpackStored(from) };
 }

@@ -20,7 +20,7 @@ interface Writes {
   readonly hosts: Map<string, number>;
 }
 
-export class HookHosts {
+export class DeliveryHosts {
   /** By host, a lower bound of the due times of its pending deliveries that are due before the cursor. */
   readonly #from = new Map<string, number>();
   #cursor = 0;

@@ -1,13 +1,13 @@
-/** Tests HookHosts and the reads of due webhooks against a list in place of the database, with writes at any point of a read. */
+/** Tests DeliveryHosts and the reads of due webhooks against a list in place of the database, with writes at any point of a read. */
 import test from 'ava';
 import fc from 'fast-check';
 
 import { PayloadCodec } from '../../../scheduler/store/payload-codec.ts';
-import { HookHosts } from '../../../scheduler/store/postgres/reads/hook-hosts.ts';
-import { hookReads } from '../../../scheduler/store/postgres/reads/hooks.ts';
+import { DeliveryHosts } from '../../../scheduler/store/postgres/reads/delivery-hosts.ts';
+import { deliveryReads } from '../../../scheduler/store/postgres/reads/deliveries.ts';
 import { LeftEdges } from '../../../scheduler/store/postgres/reads/left-edges.ts';
 import type { Query } from '../../../scheduler/store/postgres/reads/query.ts';
-import type { HookHead } from '../../../scheduler/core/ports/store.ts';
+import type { DeliveryHead } from '../../../scheduler/core/ports/store.ts';
 
 interface Delivery {
   readonly id: string;
@@ -34,7 +34,7 @@ const LOOK = 2;
 const HOSTS = 5;
 
 class World {
-  readonly edges = new LeftEdges({ hookHosts: new HookHosts(MAX_HOSTS) });
+  readonly edges = new LeftEdges({ deliveryHosts: new DeliveryHosts(MAX_HOSTS) });
   wall = 1_000;
   rows: Delivery[] = [];
   queries = 0;
@@ -45,22 +45,22 @@ class World {
   call(write: Write): () => void {
     if (write.kind === 'new') {
       const row = { id: String(this.#ids++), host: `h${write.host}`, dueAt: this.wall + write.dueIn };
-      this.edges.hooks.lower(row.dueAt, row.host);
+      this.edges.deliveries.lower(row.dueAt, row.host);
       return () => this.rows.push(row);
     }
     const row = this.rows[write.at % Math.max(1, this.rows.length)];
     if (row === undefined) return () => undefined;
     const dueAt = write.dueIn === null ? null : this.wall + write.dueIn;
-    if (dueAt !== null) this.edges.hooks.lower(dueAt);
+    if (dueAt !== null) this.edges.deliveries.lower(dueAt);
     return () => {
       this.rows = this.rows.flatMap((each) => (each.id !== row.id ? [each] : dueAt === null ? [] : [{ ...row, dueAt }]));
     };
   }
 
-  async look(limit: number, during: Step['during'] = []): Promise<HookHead[]> {
+  async look(limit: number, during: Step['during'] = []): Promise<DeliveryHead[]> {
     this.queries = 0;
     this.#during = during.map((each) => ({ ...each, show: null }));
-    const { hooks } = await hookReads(this.#query, 0, this.edges, new PayloadCodec()).hooks({
+    const { deliveries } = await deliveryReads(this.#query, 0, this.edges, new PayloadCodec()).deliveries({
       wall: this.wall,
       skipHosts: [],
       skipIds: [],
@@ -69,7 +69,7 @@ class World {
     });
     // Makes the remaining writes visible.
     this.#pass(Number.MAX_SAFE_INTEGER);
-    return hooks;
+    return deliveries;
   }
 
   due(): Delivery[] {
@@ -92,7 +92,7 @@ class World {
   #answer(name: string, values: readonly unknown[]): unknown[] {
     const byTime = this.rows.toSorted((a, b) => a.dueAt - b.dueAt || Number(a.id) - Number(b.id));
     switch (name) {
-      case 'hook-hosts': {
+      case 'delivery-hosts': {
         const [, from, until] = values as [number, number, number];
         const found = byTime.filter(({ dueAt }) => dueAt >= from && dueAt <= until);
         const last = found[LOOK]?.dueAt ?? null;
@@ -102,16 +102,16 @@ class World {
         );
         return [...seen].map(([host, rows]) => [host, rows[0]?.dueAt, last]);
       }
-      case 'next-hook':
+      case 'next-delivery':
         return byTime
           .filter(({ dueAt }) => dueAt > (values[1] as number))
           .slice(0, 1)
           .map(({ dueAt }) => [dueAt]);
-      case 'first-hooks': {
+      case 'first-deliveries': {
         const [, hosts, since] = values as [number, string[], number[]];
         return hosts.map((host, i) => [host, byTime.find((row) => row.host === host && row.dueAt >= (since[i] ?? 0))?.dueAt ?? null]);
       }
-      case 'hooks': {
+      case 'deliveries': {
         const [, hosts, firsts, until, , perHost, limit] = values as [number, string[], number[], number, string[], number, number];
         const rows = hosts.flatMap((host, i) =>
           byTime.filter((row) => row.host === host && row.dueAt >= (firsts[i] ?? 0) && row.dueAt <= until).slice(0, perHost),
@@ -162,20 +162,20 @@ test('hosts without due deliveries are removed, and the number of hosts is limit
   const hosts = new Set<string>();
   for (let i = 0; i < 20; i++) {
     const [found] = await world.look(1);
-    t.true(world.edges.hooks.size <= MAX_HOSTS + LOOK, `${world.edges.hooks.size} hosts`);
+    t.true(world.edges.deliveries.size <= MAX_HOSTS + LOOK, `${world.edges.deliveries.size} hosts`);
     hosts.add(found?.host ?? 'none');
     world.rows = world.rows.filter(({ id }) => id !== found?.id);
   }
   t.is(hosts.size, 20);
   t.deepEqual(await world.look(1), []);
-  t.is(world.edges.hooks.size, 0);
+  t.is(world.edges.deliveries.size, 0);
 });
 
 test('a delivery that is due later is found when it is due', async (t) => {
   const world = new World();
   world.call({ kind: 'new', host: 1, dueIn: 5 })();
   t.deepEqual(await world.look(4), []);
-  t.is(world.edges.hooks.size, 0);
+  t.is(world.edges.deliveries.size, 0);
   world.wall += 5;
   t.deepEqual(
     (await world.look(4)).map(({ host }) => host),

@@ -1,8 +1,8 @@
-import { HOOK_BYTES } from './finish.ts';
+import { DELIVERY_BYTES } from './finish.ts';
 import { PLACE, inWave, lookUp, rowExists, usageOf, type Operation } from './operation.ts';
 
 /** Changes a webhook's delivery, or removes it (`state` null). */
-export const hook: Operation = {
+export const delivery: Operation = {
   type: 'hook',
   columns: [...PLACE, ['id', 'text'], ['after', 'int4'], ['state', 'text'], ['due_at', 'int8'], ['tries', 'int4'], ['error', 'text']],
   apply: `
@@ -14,7 +14,7 @@ export const hook: Operation = {
   ), removed AS (
     DELETE FROM capstan.hooks h USING unnest(p_hook) g, ${lookUp('hooks', 't.id = g.id')}
       WHERE g.wave = w AND g.state IS NULL AND h.ctid = f.place AND h.tries = coalesce(g.after, h.tries)
-    RETURNING g.at, h.host, h.endpoint, h.input_blob, h.output_blob, ${HOOK_BYTES} AS bytes
+    RETURNING g.at, h.host, h.endpoint, h.input_blob, h.output_blob, ${DELIVERY_BYTES} AS bytes
   ), done AS (
     SELECT c.at, c.host FROM changed c UNION ALL SELECT r.at, r.host FROM removed r
   ), named AS (
