@@ -32,7 +32,7 @@ export function jobFields({ calls, call, change, draining }: Fields) {
     stopBulkOperation: async ({ id }) => bulkShape(await change((control) => control.stopBulkOperation, { id })),
     job: async ({ endpoint, id }) => {
       try {
-        return jobShape(await call((control) => control.getJob, { endpointId: endpoint, jobId: id }));
+        return jobShape(await call((control) => control.getJob, { endpointId: endpoint ?? '', jobId: id }));
       } catch (thrown) {
         if (thrown instanceof CapstanError && thrown.code === 'NOT_FOUND') return null;
         throw thrown;

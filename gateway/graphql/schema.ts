@@ -40,8 +40,8 @@ type Query {
   countJobs(endpoint: ID!, action: BulkAction!, filter: JobFilter): JobCount!
   "Operations on many jobs, newest first: running ones, and those that ended within the last hour."
   bulkOperations(endpoint: ID): [BulkOperation!]!
-  "One job, with its input and output; null if it does not exist (any more)."
-  job(endpoint: ID!, id: ID!): Job
+  "One job, with its input and output; null if it does not exist (any more). endpoint: any that the key covers if omitted."
+  job(endpoint: ID, id: ID!): Job
   "History of an endpoint between two times, in ms since the Unix epoch (to: now if omitted). step: seconds, a multiple of 10; one that suits the range if omitted."
   history(endpoint: ID!, from: Float!, to: Float, step: Int): History!
   "The same of the requests of a load-balanced endpoint, by route."

@@ -42,6 +42,15 @@ export function jobSearchHandlers({
       throw new CapstanError('PERMISSION_DENIED', "a worker's token lists the jobs of its own endpoint only; read another job by its id");
   }
 
+  /** Finds the endpoint of a job by the job's id alone. A job that the caller may not see does not exist. */
+  async function seenEndpointOf(metadata: Metadata, jobId: string): Promise<string> {
+    const { account, sees } = auth.reader(metadata);
+    const id = await engine.read('endpointOfJob', jobId);
+    const config = id === null ? undefined : engine.state.endpoints.get(id)?.config;
+    if (config === undefined || config.account !== account || !sees(config)) throw jobNotFound(jobId);
+    return config.id;
+  }
+
   function detail(whole: WholeJob): JobDetail {
     const { job } = whole;
     const live = engine.state.jobs.get(job.id);
@@ -100,7 +109,9 @@ export function jobSearchHandlers({
       check(metadata, request.endpointId, true);
       return summarize(engine, auth.reader(metadata).account, request);
     }),
-    getJob: unary(log, 'GetJob', async ({ endpointId, jobId }, metadata) => {
+    getJob: unary(log, 'GetJob', async (request, metadata) => {
+      const { jobId } = request;
+      const endpointId = request.endpointId === '' ? await seenEndpointOf(metadata, jobId) : request.endpointId;
       check(metadata, endpointId, false);
       const whole = await engine.read('job', endpointId, jobId);
       if (whole === null) throw jobNotFound(jobId);

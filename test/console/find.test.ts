@@ -87,7 +87,7 @@ serial(`jobs, endpoints, nodes, workers and keys are found by the keyboard alone
   const searches: string[] = [];
   page.on('request', (request) => {
     const query = request.postData() ?? '';
-    if (query.includes('ListFleet') || query.includes('e0: job(')) searches.push(query);
+    if (query.includes('ListFleet') || query.includes('FindJob')) searches.push(query);
   });
   await page.keyboard.press('Control+k');
   await page.getByRole('dialog', { name: 'Search' }).getByRole('combobox').pressSequentially('no such thing');
@@ -95,6 +95,48 @@ serial(`jobs, endpoints, nodes, workers and keys are found by the keyboard alone
   t.true(searches.length < 'no such thing'.length, `keys ask nothing of the service: ${searches.length}`);
   await page.keyboard.press('Escape');
   await page.getByRole('dialog').waitFor({ state: 'detached' });
+  await page.keyboard.press('Meta+k');
+  await page.getByRole('dialog', { name: 'Search' }).waitFor();
+});
+
+serial(`one request finds a job, whose page names the key that submitted it${SKIPPED}`, async (t) => {
+  const { createApiKey } = await graphql<{ createApiKey: { plaintext: string } }>(
+    'mutation ($name: String!) { createApiKey(name: $name, scope: ALL) { plaintext } }',
+    { name: `nightly ${HOSTILE}` },
+  );
+  const headers = { authorization: `Bearer ${createApiKey.plaintext}`, 'content-type': 'application/json' };
+  const response = await fetch(`${stack.url}/v2/${idOf('hostile')}/run`, { method: 'POST', headers, body: '{"input":{}}' });
+  const { id: job } = (await response.json()) as { id: string };
+  const page = await openPage(t, browser, stack.url);
+  await signIn(page, stack.url, stack.apiKey);
+  const finds: string[] = [];
+  page.on('request', (request) => {
+    if (/\bjob\(/.test(request.postData() ?? '')) finds.push(request.postData() ?? '');
+  });
+  await search(page, job);
+  await page.getByRole('option').filter({ hasText: job }).waitFor();
+  t.is(finds.length, 1, 'one for all endpoints');
+  await page.keyboard.press('Enter');
+  await page.waitForURL(new RegExp(`/endpoints/${idOf('hostile')}/jobs/${job}$`));
+  await page.getByRole('link', { name: 'nightly <img src=x' }).click();
+  await page.waitForURL(/\/keys\?filter=/);
+  await becomes(t, () => page.getByRole('region', { name: 'API keys' }).getByRole('row').count(), 2, 'the title and the key');
+  await page.goto(`${stack.url}/console/endpoints/${idOf('hostile')}/jobs?columns=key`);
+  await page.getByRole('region', { name: 'Jobs', exact: true }).getByRole('link', { name: 'nightly <img src=x' }).waitFor();
+  t.is(await page.evaluate('window.hacked'), undefined, 'a name is text');
+});
+
+serial(`on macOS Ctrl+K stays the key of text fields, and ⌘K opens the search${SKIPPED}`, async (t) => {
+  const userAgent = 'Mozilla/5.0 (Macintosh; Intel Mac OS X 10_15_7) AppleWebKit/605.1.15 (KHTML, like Gecko) Version/26.0 Safari/605.1.15';
+  const page = await openPage(t, browser, stack.url, { userAgent });
+  await signIn(page, stack.url, stack.apiKey);
+  await page.getByLabel('Filter').focus();
+  await page.evaluate(`
+    document.addEventListener('keydown', (event) => { if (event.key === 'k') globalThis.taken = event.defaultPrevented; });
+  `);
+  await page.keyboard.press('Control+k');
+  t.is(await page.evaluate('globalThis.taken'), false, 'the browser gets it');
+  t.is(await page.getByRole('dialog').count(), 0);
   await page.keyboard.press('Meta+k');
   await page.getByRole('dialog', { name: 'Search' }).waitFor();
 });

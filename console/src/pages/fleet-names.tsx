@@ -1,12 +1,12 @@
-/** Names of nodes and devices in the place of their ids, with links to the pages about them. */
+/** Names of nodes, devices and API keys in the place of their ids, with links to the pages about them. */
 import type { JSX } from 'preact';
 import { Link } from 'wouter-preact';
 
-import { LIST_NODE_NAMES, type NamedNode } from '../api/graphql/gen/operations.ts';
+import { LIST_KEYS, LIST_NODE_NAMES, type NamedNode } from '../api/graphql/gen/operations.ts';
 import { useLive } from '../api/live.ts';
 import { graphql } from '../api/request.ts';
 import { useWholeAccount } from '../api/session.ts';
-import { Badge, LastSeen, Text } from '../ui/parts.tsx';
+import { Badge, LastSeen, Mono, Text } from '../ui/parts.tsx';
 import { visible } from '../ui/plain-text.ts';
 
 const POLL_MS = 60_000;
@@ -78,6 +78,19 @@ export function WorkerLink({ endpoint, id }: { endpoint: string; id: string }): 
   return (
     <Link href={`/endpoints/${encodeURIComponent(endpoint)}/logs?worker=${encodeURIComponent(id)}`}>
       <code>{visible(id)}</code>
+    </Link>
+  );
+}
+
+/** The name of an API key with a link to it; its id where the key of this session lists no keys, and where it was revoked. */
+export function KeyLink({ id }: { id: string }): JSX.Element {
+  const coversAll = useWholeAccount();
+  const { data } = useLive(['key-names'], async (signal) => (coversAll ? (await graphql(LIST_KEYS, {}, signal)).apiKeys : []), POLL_MS);
+  const key = data?.find((each) => each.id === id);
+  if (key === undefined) return <Mono of={id} />;
+  return (
+    <Link href={`/keys?filter=${encodeURIComponent(key.id)}`} title={`key ${visible(key.prefix)}…`}>
+      {visible(key.name)}
     </Link>
   );
 }

@@ -1,5 +1,5 @@
 /** What the search box finds: pages of the account's endpoints, nodes, workers, keys and jobs. Pure but for `findJob`. */
-import { FOUND_JOB, type FoundJob, type ListFleetResult } from '../api/graphql/gen/operations.ts';
+import { FIND_JOB, type ListFleetResult } from '../api/graphql/gen/operations.ts';
 import { graphql } from '../api/request.ts';
 import { timeOfId } from '../ui/format.ts';
 
@@ -15,8 +15,6 @@ export interface Target {
 /** Keys that do not cover the whole account see endpoints only. */
 export type Fleet = Pick<ListFleetResult, 'endpoints'> & Partial<ListFleetResult>;
 
-/** The gateway takes as many fields of a query. */
-const OF_A_QUERY = 20;
 const MAX_MATCHES = 12;
 
 const path = (...parts: readonly string[]): string => `/${parts.map(encodeURIComponent).join('/')}`;
@@ -65,26 +63,13 @@ export function jobIdIn(text: string): string | undefined {
   return id !== undefined && timeOfId(id) !== undefined ? id : undefined;
 }
 
-/** Looks for a job at all endpoints that the key sees. */
+/** Finds a job of any endpoint that the key covers, by one request. */
 export async function findJob({ endpoints }: Pick<Fleet, 'endpoints'>, id: string, signal: AbortSignal): Promise<Target | null> {
-  const queues = endpoints.filter(({ kind }) => kind === 'QUEUE');
-  for (let first = 0; first < queues.length; first += OF_A_QUERY) {
-    const some = queues.slice(first, first + OF_A_QUERY);
-    const found = await graphql<Record<string, FoundJob | null>, object>(
-      `query ($id: ID!, ${some.map((_, i) => `$e${i}: ID!`).join(', ')}) {
-        ${some.map((_, i) => `e${i}: job(endpoint: $e${i}, id: $id) { ${FOUND_JOB} }`).join(' ')}
-      }`,
-      { id, ...Object.fromEntries(some.map((endpoint, i) => [`e${i}`, endpoint.id])) },
-      signal,
-    );
-    for (const [i, endpoint] of some.entries()) {
-      const job = found[`e${i}`];
-      if (job != null)
-        return {
-          ...({ kind: 'job', id, name: id, detail: `${job.status} · ${endpoint.name}` } as const),
-          path: path('endpoints', endpoint.id, 'jobs', id),
-        };
-    }
-  }
-  return null;
+  const { job } = await graphql(FIND_JOB, { id }, signal);
+  if (job === null) return null;
+  const { name = job.endpoint } = endpoints.find((endpoint) => endpoint.id === job.endpoint) ?? {};
+  return {
+    ...({ kind: 'job', id, name: id, detail: `${job.status} · ${name}` } as const),
+    path: path('endpoints', job.endpoint, 'jobs', id),
+  };
 }

@@ -1,4 +1,4 @@
-/** One search box for all pages: Ctrl+K or ⌘K, arrows, Enter. */
+/** One search box for all pages: Ctrl+K (on macOS ⌘K), arrows, Enter. */
 import type { JSX } from 'preact';
 import { useEffect, useId, useRef, useState } from 'preact/hooks';
 import { useLocation } from 'wouter-preact';
@@ -11,12 +11,18 @@ import { Failure, Text } from '../ui/parts.tsx';
 import { findJob, jobIdIn, matching, targetsOf, type Fleet, type Target } from './search-targets.ts';
 
 const POLL_MS = 10_000;
+const IS_APPLE = /Mac|iPhone|iPad/.test(navigator.userAgent);
+
+/** On macOS, Ctrl+K deletes to the end of a line in every text field: there the box opens by ⌘K only. */
+function isShortcut({ ctrlKey, metaKey }: KeyboardEvent): boolean {
+  return IS_APPLE ? metaKey && !ctrlKey : ctrlKey !== metaKey;
+}
 
 export function SearchBox(): JSX.Element {
   const [isOpen, setOpen] = useState(false);
   useEffect(() => {
     const open = (event: KeyboardEvent): void => {
-      if (event.key.toLowerCase() !== 'k' || event.shiftKey || event.altKey || event.ctrlKey === event.metaKey) return;
+      if (event.key.toLowerCase() !== 'k' || event.shiftKey || event.altKey || !isShortcut(event)) return;
       event.preventDefault();
       // What a dialog says of a page must not be left behind unanswered.
       if (document.querySelector('dialog[open]') === null) setOpen(true);
@@ -26,8 +32,13 @@ export function SearchBox(): JSX.Element {
   }, []);
   return (
     <>
-      <button type="button" aria-keyshortcuts="Control+K Meta+K" aria-haspopup="dialog" onClick={() => setOpen(true)}>
-        Search <kbd aria-hidden="true">{/Mac|iPhone|iPad/.test(navigator.userAgent) ? '⌘K' : 'Ctrl K'}</kbd>
+      <button
+        type="button"
+        aria-keyshortcuts={IS_APPLE ? 'Meta+K' : 'Control+K Meta+K'}
+        aria-haspopup="dialog"
+        onClick={() => setOpen(true)}
+      >
+        Search <kbd aria-hidden="true">{IS_APPLE ? '⌘K' : 'Ctrl K'}</kbd>
       </button>
       {isOpen && <SearchDialog onClose={() => setOpen(false)} />}
     </>

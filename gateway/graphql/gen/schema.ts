@@ -879,7 +879,7 @@ export interface BulkOperationsArguments {
 }
 
 export interface JobArguments {
-  readonly endpoint: string;
+  readonly endpoint?: string | null | undefined;
   readonly id: string;
 }
 

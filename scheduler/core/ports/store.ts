@@ -270,6 +270,8 @@ export interface DeliveryWindow {
 export interface Reads {
   /** Finds a job by id and endpoint, with its output and kept chunks. */
   job(endpoint: string, id: string): WholeJob | null;
+  /** The endpoint of a job: an id is unique in its cell. */
+  endpointOfJob(id: string): string | null;
   /** The input and the encrypted credentials of a job. */
   payload(seq: number): { readonly input: StoredPayload; readonly s3: Uint8Array | null } | null;
   /** Inputs of these jobs, in order of number, at most as many as there are numbers; what is in the blob store is named only. */

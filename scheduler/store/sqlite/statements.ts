@@ -49,6 +49,7 @@ export function prepareAll(db: Database, codec: PayloadCodec) {
 export function readsOf(sql: ReturnType<typeof prepareAll>, now: () => number): Reads {
   return {
     job: sql.pages.job,
+    endpointOfJob: sql.pages.endpointOfJob,
     payload: sql.bodies.payload,
     inputs: sql.bodies.inputs,
     encryptedInputs: sql.bodies.encryptedInputs,

@@ -27,6 +27,8 @@ export function searchRules(name: string, use: Use): void {
       leaseOf(2),
       completed(2, { output: json('done') }),
     );
+    t.is(await store.read('endpointOfJob', idOf(3)), 'endpoint-b', 'a job is found without its endpoint');
+    t.is(await store.read('endpointOfJob', 'none'), null);
     t.deepEqual(await store.search('page', 'endpoint-a', null, 0, 10), await store.read('page', 'endpoint-a', null, 0, 10));
     t.deepEqual(
       await store.search('newest', 'endpoint-a', 'COMPLETED', 10, 10),

@@ -1899,6 +1899,7 @@ export interface SearchJobsResponse {
 }
 
 export interface GetJobRequest {
+  /** Empty: any endpoint that the caller sees. */
   endpointId: string;
   jobId: string;
 }

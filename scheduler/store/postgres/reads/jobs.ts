@@ -19,6 +19,7 @@ import type { AsyncReads, Query } from './query.ts';
 
 const WHOLE = `SELECT ${JOB_COLUMNS}, ${JOB_RESULT_COLUMNS} FROM capstan.jobs j`;
 const ONE = `${WHOLE} WHERE j.cell = $1 AND j.id = $2 AND j.seq > 0 AND j.endpoint = $3`;
+const ENDPOINT = 'SELECT endpoint FROM capstan.jobs WHERE cell = $1 AND id = $2 AND seq > 0';
 const BY_SEQ = `${WHOLE} WHERE j.cell = $1 AND j.seq = ANY ($2::bigint[])`;
 const CHUNKS = 'SELECT seq, idx, inline, blob, size FROM capstan.chunks WHERE cell = $1 AND seq = ANY ($2::bigint[]) ORDER BY seq, idx';
 
@@ -79,7 +80,7 @@ function totalSql(sources: readonly string[]): string {
   return `SELECT least(${MAX_LISTED}, ${counts.join(' + ')})`;
 }
 
-type JobReads = Pick<AsyncReads<Reads>, 'job' | 'head' | 'leased' | 'due' | 'counts' | 'highest' | 'page' | 'newest'>;
+type JobReads = Pick<AsyncReads<Reads>, 'job' | 'endpointOfJob' | 'head' | 'leased' | 'due' | 'counts' | 'highest' | 'page' | 'newest'>;
 
 export function jobReads(query: Query, cell: number, edges: LeftEdges, codec: PayloadCodec): JobReads {
   const whole = async (tuples: readonly WholeJobTuple[]): Promise<WholeJob[]> => {
@@ -101,6 +102,10 @@ export function jobReads(query: Query, cell: number, edges: LeftEdges, codec: Pa
     async job(endpoint, id) {
       const [found] = await whole(await query<WholeJobTuple>('job', ONE, [cell, id, endpoint]));
       return found ?? null;
+    },
+    async endpointOfJob(id) {
+      const [found] = await query<[string]>('endpoint-of-job', ENDPOINT, [cell, id]);
+      return found?.[0] ?? null;
     },
     async head({ endpoint, priority, after, limit, inputLimit }) {
       const edge = edges.queue(endpoint, priority);

@@ -8,6 +8,7 @@ import type { bodyStatements } from './bodies.ts';
 
 const wholeColumns = `${JOB_COLUMNS}, ${JOB_RESULT_COLUMNS}`;
 const one = `SELECT ${wholeColumns} FROM jobs WHERE id = ? AND endpoint = ?`;
+const ENDPOINT = 'SELECT endpoint FROM jobs WHERE id = ?';
 const TAKEN = 'SELECT 1 FROM jobs WHERE id = ?';
 const byNumber = `SELECT ${wholeColumns} FROM jobs WHERE seq = ?`;
 
@@ -52,6 +53,7 @@ function totalSql(from: readonly string[]): string {
 export function pageStatements(db: Database, { chunks: chunksOf }: Pick<ReturnType<typeof bodyStatements>, 'chunks'>, codec: PayloadCodec) {
   const oneRow = db.prepare<[string, string], WholeJobTuple>(one).raw();
   const numberRow = db.prepare<[number], WholeJobTuple>(byNumber).raw();
+  const endpointRow = db.prepare<[string], string>(ENDPOINT).pluck();
   const takenRow = db.prepare<[string], 1>(TAKEN).pluck();
   const prepare = (from: readonly string[]) => ({
     page: db.prepare<[{ endpoint: string; offset: number; limit: number }], number>(pageSql(from)).pluck(),
@@ -76,6 +78,9 @@ export function pageStatements(db: Database, { chunks: chunksOf }: Pick<ReturnTy
     job(endpoint: string, id: string): WholeJob | null {
       const row = oneRow.get(id, endpoint);
       return row === undefined ? null : whole(row);
+    },
+    endpointOfJob(id: string): string | null {
+      return endpointRow.get(id) ?? null;
     },
     idTaken(id: string): boolean {
       return takenRow.get(id) !== undefined;

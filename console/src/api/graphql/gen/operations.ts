@@ -16,6 +16,8 @@ export type AttentionSeverity = 'CRITICAL' | 'WARNING';
 
 export type KeyScope = 'ALL' | 'ENDPOINTS' | 'READ_ONLY' | 'ENVIRONMENT' | 'OPERATOR';
 
+export type Cause = 'DEPLOY' | 'ROLLBACK';
+
 export type BulkAction = 'RETRY' | 'CANCEL' | 'PURGE';
 
 export type BulkState = 'RUNNING' | 'DONE' | 'STOPPED' | 'FAILED';
@@ -320,6 +322,7 @@ export interface JobRow {
   readonly attempts: number;
   readonly error: string | null;
   readonly queueReason: string | null;
+  readonly submittedBy: string | null;
   readonly tags: readonly string[];
 }
 
@@ -389,6 +392,7 @@ export interface LogLine {
   readonly level: string | null;
   readonly text: string;
   readonly job: string | null;
+  readonly attempt: number | null;
 }
 
 export interface LogPage {
@@ -488,13 +492,6 @@ export interface FoundEndpoint {
   readonly environment: string;
   readonly kind: Kind;
 }
-
-export interface FoundJob {
-  readonly id: string;
-  readonly status: JobStatus;
-}
-
-export const FOUND_JOB = 'id status';
 
 export interface AccountRow {
   readonly id: string;
@@ -848,6 +845,22 @@ export type ListReleasesVariables = {
 export const LIST_RELEASES =
   'query ListReleases($id:ID!$endpoint:String!$environment:String!){builds(endpoint:$endpoint environment:$environment){digest size deployedAt functions settings{settings{description workersMin workersMax idleTimeout keepIdle startTimeout executionTimeoutMs scalerType scalerValue delayTarget maxConcurrency maxAttempts gpuIds gpuCount minCuda minDriver cpu imageName runtime network requestsPerWorker rateLimits public}routes{method path function}envNames envChanged}}endpoint(id:$id){settings{description workersMin workersMax idleTimeout keepIdle startTimeout executionTimeoutMs scalerType scalerValue delayTarget maxConcurrency maxAttempts gpuIds gpuCount minCuda minDriver cpu imageName runtime network requestsPerWorker rateLimits public}}}' as Operation<ListReleasesResult, ListReleasesVariables>;
 
+export interface ListDeploymentTimesResult {
+  readonly deployments: readonly {
+    readonly number: number;
+    readonly at: string;
+    readonly cause: Cause;
+    readonly endpoints: readonly {
+      readonly id: string;
+    }[];
+  }[];
+}
+export type ListDeploymentTimesVariables = {
+  readonly environment: string;
+};
+export const LIST_DEPLOYMENT_TIMES =
+  'query ListDeploymentTimes($environment:String!){deployments(environment:$environment limit:100){number at cause endpoints{id}}}' as Operation<ListDeploymentTimesResult, ListDeploymentTimesVariables>;
+
 export interface RollbackResult {
   readonly rollback: {
     readonly environment: string;
@@ -986,7 +999,7 @@ export type SearchJobsVariables = {
   readonly cursor?: string | null | undefined;
 };
 export const SEARCH_JOBS =
-  'query SearchJobs($endpoint:ID!$filter:JobFilter$cursor:String){jobs(endpoint:$endpoint filter:$filter limit:50 cursor:$cursor){jobs{id endpoint worker node status submittedAt delayTime executionTime attempts error queueReason tags}cursor incomplete}}' as Operation<SearchJobsResult, SearchJobsVariables>;
+  'query SearchJobs($endpoint:ID!$filter:JobFilter$cursor:String){jobs(endpoint:$endpoint filter:$filter limit:50 cursor:$cursor){jobs{id endpoint worker node status submittedAt delayTime executionTime attempts error queueReason submittedBy tags}cursor incomplete}}' as Operation<SearchJobsResult, SearchJobsVariables>;
 
 export interface GetJobResult {
   readonly job: Job | null;
@@ -1044,15 +1057,7 @@ export const LIST_DELIVERIES =
 
 export interface ReadJobLogsResult {
   readonly searchLogs: {
-    readonly lines: readonly {
-      readonly at: string;
-      readonly worker: string;
-      readonly stream: string;
-      readonly level: string | null;
-      readonly text: string;
-      readonly job: string | null;
-      readonly attempt: number | null;
-    }[];
+    readonly lines: readonly LogLine[];
     readonly missingNodes: readonly string[];
   };
 }
@@ -1074,7 +1079,7 @@ export type SearchLogsVariables = {
   readonly waitMs?: number | null | undefined;
 };
 export const SEARCH_LOGS =
-  'query SearchLogs($endpoint:ID!$filter:LogFilter$limit:Int$cursor:String$waitMs:Int){searchLogs(endpoint:$endpoint filter:$filter limit:$limit cursor:$cursor waitMs:$waitMs){lines{at worker stream level text job}incomplete missingNodes unfilteredNodes end}}' as Operation<SearchLogsResult, SearchLogsVariables>;
+  'query SearchLogs($endpoint:ID!$filter:LogFilter$limit:Int$cursor:String$waitMs:Int){searchLogs(endpoint:$endpoint filter:$filter limit:$limit cursor:$cursor waitMs:$waitMs){lines{at worker stream level text job attempt}incomplete missingNodes unfilteredNodes end}}' as Operation<SearchLogsResult, SearchLogsVariables>;
 
 export interface GetNodeResult {
   readonly node: NodeData | null;
@@ -1181,6 +1186,19 @@ export interface ListFoundEndpointsResult {
 export type ListFoundEndpointsVariables = Readonly<Record<string, never>>;
 export const LIST_FOUND_ENDPOINTS =
   'query ListFoundEndpoints{endpoints{id name environment kind}}' as Operation<ListFoundEndpointsResult, ListFoundEndpointsVariables>;
+
+export interface FindJobResult {
+  readonly job: {
+    readonly id: string;
+    readonly status: JobStatus;
+    readonly endpoint: string;
+  } | null;
+}
+export type FindJobVariables = {
+  readonly id: string;
+};
+export const FIND_JOB =
+  'query FindJob($id:ID!){job(id:$id){id status endpoint}}' as Operation<FindJobResult, FindJobVariables>;
 
 export interface GetServiceResult {
   readonly accounts: readonly AccountRow[];
