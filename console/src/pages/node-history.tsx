@@ -1,12 +1,15 @@
 import type { JSX } from 'preact';
+import { useMemo } from 'preact/hooks';
 
 import { DEVICE_HISTORY } from '../api/graphql/gen/operations.ts';
 import { useLive } from '../api/live.ts';
 import { graphql } from '../api/request.ts';
-import { bytes, duration } from '../ui/format.ts';
+import { duration } from '../ui/format.ts';
 import { Loaded, Section } from '../ui/parts.tsx';
+import { PlotContext } from '../ui/plot-context.ts';
 import { Plot, type Series } from '../ui/plot.tsx';
-import { boundsOf, useTimeRange, ZoomContext, type TimeRange } from '../ui/time-range.tsx';
+import { BYTES, symbol } from '../ui/plot-scales.ts';
+import { boundsOf, useTimeRange, type TimeRange } from '../ui/time-range.tsx';
 import { oneOf, useUrlState } from '../ui/url-state.ts';
 import { DeviceEvents } from './device-events.tsx';
 import type { DeviceHistory, Recorded } from './device-history.ts';
@@ -78,10 +81,10 @@ export function NodeHistory({ node: { id, name, devices } }: { node: NodeOfDevic
             return history === undefined ? [] : [{ ...each, history }];
           });
           return (
-            <ZoomContext.Provider value={zoom}>
+            <PlotContext.Provider value={{ zoom }}>
               <Plots key={chosen} node={name} recorded={recorded} />
               <DeviceEvents recorded={recorded} />
-            </ZoomContext.Provider>
+            </PlotContext.Provider>
           );
         }}
       </Loaded>
@@ -90,26 +93,29 @@ export function NodeHistory({ node: { id, name, devices } }: { node: NodeOfDevic
 }
 
 const PLOTS = [
-  { title: 'GPU utilization', of: 'utilization', shown: (value: number) => unit(value, '%') },
-  { title: 'GPU memory', of: 'memoryUsedBytes', shown: bytes },
-  { title: 'GPU power', of: 'powerWatts', shown: (value: number) => unit(value, 'W') },
-  { title: 'GPU temperature', of: 'temperatureCelsius', shown: (value: number) => unit(value, '°C') },
+  { title: 'GPU utilization', of: 'utilization', scale: symbol('%') },
+  { title: 'GPU memory', of: 'memoryUsedBytes', scale: BYTES },
+  { title: 'GPU power', of: 'powerWatts', scale: symbol('W') },
+  { title: 'GPU temperature', of: 'temperatureCelsius', scale: symbol('°C') },
 ] as const;
 
 function Plots({ node, recorded }: { node: string; recorded: readonly Recorded[] }): JSX.Element {
-  const { at = [], step = 0 } = recorded[0]?.history ?? {};
+  const { at: begins = [], step = 0 } = recorded[0]?.history ?? {};
+  // Of a step that goes on nothing is recorded yet.
+  const at = useMemo(() => begins.filter((begin) => begin + step * 1000 <= Date.now()), [begins, step]);
   const every = `on ${node}, in steps of ${duration(step * 1000)}`;
   return (
     <div class="plots">
-      {PLOTS.map(({ title, of, shown }) => {
+      {PLOTS.map(({ title, of, scale }) => {
         const highest = Math.max(0, ...recorded.flatMap(({ history }) => history[of].map((value) => value ?? 0)));
         return (
           <Plot
             key={title}
             title={title}
-            summary={`at most ${shown(highest)}${of === 'memoryUsedBytes' ? ' used' : ''} ${every}`}
+            summary={`at most ${scale.shown(highest)}${of === 'memoryUsedBytes' ? ' used' : ''} ${every}`}
             at={at}
-            shown={shown}
+            step={step}
+            scale={scale}
             series={recorded.map(({ title: name, history }, place): Series => ({
               title: name,
               values: history[of],
@@ -120,8 +126,4 @@ function Plots({ node, recorded }: { node: string; recorded: readonly Recorded[]
       })}
     </div>
   );
-}
-
-function unit(value: number, name: string): string {
-  return `${Math.round(value)} ${name}`;
 }

@@ -1,5 +1,13 @@
 /** Numbers and times as the pages show them. */
 
+const ONE_DIGIT = new Intl.NumberFormat(undefined, { minimumFractionDigits: 1, maximumFractionDigits: 1 });
+const TWO_DIGITS = new Intl.NumberFormat(undefined, { maximumFractionDigits: 2 });
+
+/** A count, or the mean of counts. */
+export function count(value: number): string {
+  return TWO_DIGITS.format(value);
+}
+
 const UNITS = ['B', 'KiB', 'MiB', 'GiB', 'TiB'];
 const STEP = 1024;
 
@@ -10,13 +18,13 @@ export function bytes(count: number): string {
     value /= STEP;
     unit += 1;
   }
-  return `${value < 10 && unit > 0 ? value.toFixed(1) : Math.round(value)} ${UNITS[unit] ?? ''}`;
+  return `${value < 10 && unit > 0 ? ONE_DIGIT.format(value) : Math.round(value)} ${UNITS[unit] ?? ''}`;
 }
 
 export function duration(ms: number | undefined): string {
   if (ms === undefined) return '–';
   if (ms < 1_000) return `${Math.round(ms)} ms`;
-  if (ms < 60_000) return `${(ms / 1_000).toFixed(1)} s`;
+  if (ms < 60_000) return `${ONE_DIGIT.format(ms / 1_000)} s`;
   if (ms < 3_600_000) return `${Math.floor(ms / 60_000)} min ${Math.round((ms % 60_000) / 1_000)} s`;
   return `${Math.floor(ms / 3_600_000)} h ${Math.round((ms % 3_600_000) / 60_000)} min`;
 }

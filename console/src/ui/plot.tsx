@@ -1,19 +1,17 @@
 /** Series over time, drawn by uPlot, with their values at the cursor below them and in words for those who do not see them. */
 import type { JSX } from 'preact';
-import { useContext, useEffect, useRef } from 'preact/hooks';
+import { useContext, useEffect, useRef, useState } from 'preact/hooks';
 import UPlot from 'uplot';
 import 'uplot/dist/uPlot.min.css';
+import { useLocation } from 'wouter-preact';
 
-import { ZoomContext, type Zoom } from './time-range.tsx';
+import { PlotContext, type PlotContextValue } from './plot-context.ts';
+import { HEIGHT, plotOptions, type Series } from './plot-options.ts';
+import type { PlotScale } from './plot-scales.ts';
+import { PlotSteps } from './plot-steps.tsx';
+import { minutesOf } from './plot-times.ts';
 
-export type Values = readonly (number | null)[];
-
-export interface Series {
-  readonly title: string;
-  readonly values: Values;
-  /** A custom property of the style sheet. */
-  readonly colour: `--${string}`;
-}
+export type { Series, Values } from './plot-options.ts';
 
 export interface PlotProps {
   readonly title: string;
@@ -21,8 +19,10 @@ export interface PlotProps {
   readonly summary: string;
   /** When each value begins, ms since 1970; values beyond these are not drawn. */
   readonly at: readonly number[];
+  /** Length of a step, s. */
+  readonly step: number;
   readonly series: readonly Series[];
-  readonly shown: (value: number) => string;
+  readonly scale: PlotScale;
 }
 
 /** When the steps begin that have ended: the counts of one that goes on would be drawn as a fall. */
@@ -30,28 +30,37 @@ export function endedSteps({ at, openSteps }: { readonly at: readonly number[]; 
   return openSteps === 0 ? at : at.slice(0, -openSteps);
 }
 
-const HEIGHT = 180;
 /** Cursors of all plots of a page move together; a range is selected in one of them. */
 const SYNC = { key: 'history', filters: { pub: (type: string) => type === 'mousemove' || type === 'mouseleave', sub: () => true } };
 /** Shortest distance over which a pointer selects a range, px. */
 const DRAG_PX = 5;
 
-export function Plot({ title, summary, at, series, shown }: PlotProps): JSX.Element {
+export function Plot({ title, summary, at, step, series, scale }: PlotProps): JSX.Element {
   const place = useRef<HTMLDivElement>(null);
   const plot = useRef<UPlot | undefined>(undefined);
+  const [chosen, setChosen] = useState<number>();
+  const [, navigate] = useLocation();
+  const context = useContext(PlotContext);
   const data = [at.map((ms) => ms / 1000), ...series.map(({ values }) => values.slice(0, at.length))] as unknown as UPlot.AlignedData;
-  const latest = useRef(data);
-  latest.current = data;
-  const context = useContext(ZoomContext);
-  const zoom = useRef(context);
-  zoom.current = context;
+  const open = (index: number): void => {
+    const begin = at[index];
+    if (begin === undefined || context.link === undefined) return;
+    const { from, to } = minutesOf(begin, step);
+    navigate(context.link.pathOf(from, to));
+  };
+  const latest = useRef({ data, step, context, open });
+  latest.current = { data, step, context, open };
 
   useEffect(() => {
     const host = place.current;
     if (host === null) return undefined;
+    const marks = (): NonNullable<PlotContextValue['marks']> => latest.current.context.marks ?? [];
     const draw = (): void => {
       plot.current?.destroy();
-      plot.current = new UPlot({ ...options(host.clientWidth, series, shown), ...selection(() => zoom.current) }, latest.current, host);
+      const options = plotOptions({ width: host.clientWidth, series, scale, step: () => latest.current.step, marks });
+      const { hooks, ...others } = selection(() => latest.current.context.zoom);
+      plot.current = new UPlot({ ...options, ...others, hooks: { ...options.hooks, ...hooks } }, latest.current.data, host);
+      listen(plot.current, setChosen, (index) => latest.current.open(index));
     };
     draw();
     const sizes = new ResizeObserver(() => plot.current?.setSize({ width: host.clientWidth, height: HEIGHT }));
@@ -67,62 +76,56 @@ export function Plot({ title, summary, at, series, shown }: PlotProps): JSX.Elem
     };
     // A plot keeps its series; only their values change.
   }, [title]);
-  useEffect(() => plot.current?.setData(latest.current), [at, series]);
+  useEffect(() => plot.current?.setData(latest.current.data), [at, series]);
+  useEffect(() => plot.current?.redraw(false), [context.marks]);
+  useEffect(() => showStep(plot.current, chosen), [chosen, at, series]);
 
+  const hasData = series.some(({ values }) => at.some((_, i) => values[i] != null));
   return (
     <figure class="plot">
-      <figcaption>{title}</figcaption>
-      <div role="img" aria-label={`${title}: ${summary}`} ref={place} />
+      <figcaption>
+        {title} <span class="muted">{scale.unit}</span>
+      </figcaption>
+      <div class="canvas">
+        <div role="img" aria-label={`${title}: ${hasData ? summary : 'no data in this range'}`} ref={place} />
+        {!hasData && <p class="no-data muted">No data in this range</p>}
+      </div>
+      <PlotSteps title={title} at={at} step={step} series={series} scale={scale} chosen={chosen} onChoose={setChosen} onOpen={open} />
     </figure>
   );
 }
 
-/** Values between gaps, which no line shows. */
-function isolated(plot: UPlot, place: number): number[] {
-  const values = plot.data[place] ?? [];
-  return [...values.keys()].filter((i) => values[i] != null && values[i - 1] == null && values[i + 1] == null);
+/** Moves the cursor to a step; away where none is chosen. */
+function showStep(plot: UPlot | undefined, index: number | undefined): void {
+  if (plot === undefined) return;
+  const at = index === undefined ? undefined : plot.data[0][index];
+  plot.setCursor(at === undefined ? { left: -10, top: -10 } : { left: plot.valToPos(at, 'x'), top: HEIGHT / 4 });
+}
+
+/** A click opens a step, a tap chooses it: on a touch screen there is no other way to read its values. */
+function listen(plot: UPlot, choose: (index: number) => void, open: (index: number) => void): void {
+  let down = { x: 0, type: 'mouse' };
+  plot.over.addEventListener('pointerdown', ({ clientX, pointerType }) => {
+    down = { x: clientX, type: pointerType };
+  });
+  plot.over.addEventListener('click', ({ clientX }) => {
+    if (Math.abs(clientX - down.x) > DRAG_PX || plot.data[0].length === 0) return;
+    const index = plot.posToIdx(clientX - plot.over.getBoundingClientRect().left);
+    if (down.type === 'touch') choose(index);
+    else open(index);
+  });
 }
 
 /** Options that show the range over which a pointer was dragged. */
-function selection(zoom: () => Zoom | undefined): Pick<UPlot.Options, 'cursor' | 'hooks'> {
+function selection(zoom: () => PlotContextValue['zoom']): { cursor: UPlot.Cursor; hooks: UPlot.Hooks.Arrays } {
   const show = (plot: UPlot): void => {
     const { left, width } = plot.select;
     if (width === 0) return;
     plot.setSelect({ left: 0, top: 0, width: 0, height: 0 }, false);
-    zoom()?.show(plot.posToVal(left, 'x') * 1000, plot.posToVal(left + width, 'x') * 1000);
+    zoom()?.(plot.posToVal(left, 'x') * 1000, plot.posToVal(left + width, 'x') * 1000);
   };
   return {
     cursor: { sync: SYNC, drag: { x: zoom() !== undefined, y: false, setScale: false, dist: DRAG_PX } },
     hooks: { setSelect: [show] },
-  };
-}
-
-function options(width: number, series: readonly Series[], shown: PlotProps['shown']): UPlot.Options {
-  const style = getComputedStyle(document.documentElement);
-  const colour = (name: string): string => style.getPropertyValue(name).trim();
-  const axis = {
-    stroke: colour('--muted'),
-    grid: { stroke: colour('--line'), width: 1 },
-    ticks: { stroke: colour('--line'), width: 1 },
-  };
-  return {
-    width,
-    height: HEIGHT,
-    scales: { y: { range: (_plot, _min, max) => [0, Math.max(1, (max ?? 0) * 1.1)] } },
-    axes: [axis, { ...axis, size: 64, values: (_plot, ticks) => ticks.map(shown) }],
-    series: [
-      {
-        value: (_plot, at) =>
-          at == null ? '–' : new Date(at * 1000).toLocaleString(undefined, { dateStyle: 'short', timeStyle: 'medium' }),
-      },
-      ...series.map(({ title, colour: name }) => ({
-        label: title,
-        stroke: colour(name),
-        width: 2,
-        points: { show: true, size: 5, filter: isolated },
-        spanGaps: false,
-        value: (_plot: UPlot, value: number | null): string => (value == null ? '–' : shown(value)),
-      })),
-    ],
   };
 }

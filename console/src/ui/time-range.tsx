@@ -1,8 +1,8 @@
 /** The range of time of a page's plots: the last hours until now, or a fixed one. It is in the page's address. */
-import { createContext, type JSX } from 'preact';
+import type { JSX } from 'preact';
 import { useId } from 'preact/hooks';
 
-import { time } from './format.ts';
+import { time, zoneName } from './format.ts';
 import { oneOf, useUrlState } from './url-state.ts';
 
 const HOUR_MS = 3_600_000;
@@ -39,18 +39,11 @@ export function boundsOf({ length, fixed }: TimeRange): { readonly from: number;
   return fixed ?? { from: Date.now() - length, to: null };
 }
 
-export interface Zoom {
-  /** Shows a fixed range, ms since 1970. */
-  readonly show: (from: number, to: number) => void;
-}
-
-/** What dragging over a plot does; undefined where the range cannot be changed. */
-export const ZoomContext = createContext<Zoom | undefined>(undefined);
-
 /** Returns the range, a function that shows a fixed one, and a field to choose another one. */
 export function useTimeRange(names: readonly [RangeName, ...RangeName[]]): {
   readonly range: TimeRange;
-  readonly zoom: Zoom;
+  /** Shows a fixed range, ms since 1970. */
+  readonly zoom: (from: number, to: number) => void;
   readonly field: JSX.Element;
 } {
   const id = useId();
@@ -58,6 +51,11 @@ export function useTimeRange(names: readonly [RangeName, ...RangeName[]]): {
   const name = oneOf(values.range, names);
   const fixed = fixedRange(values.from, values.to);
   const length = fixed === undefined ? RANGES[name][1] : fixed.to - fixed.from;
+  const now = Date.now();
+  const end = fixed?.to ?? now;
+  const begin = end - length;
+  const longest = Math.max(...names.map((each) => RANGES[each][1]));
+  const show = (from: number, to: number): void => change({ from: String(Math.floor(from)), to: String(Math.ceil(to)) });
   const field = (
     <>
       <div>
@@ -75,16 +73,37 @@ export function useTimeRange(names: readonly [RangeName, ...RangeName[]]): {
           ))}
         </select>
       </div>
-      {fixed !== undefined && (
-        <p class="range">
-          {time(new Date(fixed.from).toISOString())} – {time(new Date(fixed.to).toISOString())}{' '}
-          <button type="button" onClick={() => change({ from: '', to: '' })}>
-            Show the last {RANGES[name][0]}
-          </button>
-        </p>
-      )}
+      <div class="actions">
+        <button type="button" onClick={() => show(begin - length / 2, end - length / 2)}>
+          Earlier
+        </button>
+        <button
+          type="button"
+          disabled={fixed === undefined || end >= now}
+          onClick={() => show(begin + length / 2, Math.min(now, end + length / 2))}
+        >
+          Later
+        </button>
+        <button
+          type="button"
+          disabled={length >= longest}
+          onClick={() => show(Math.max(now - longest, begin - length / 2), Math.min(now, end + length / 2))}
+        >
+          Zoom out
+        </button>
+      </div>
+      <p class="range">
+        {fixed !== undefined && (
+          <>
+            {time(new Date(fixed.from).toISOString())} – {time(new Date(fixed.to).toISOString())}{' '}
+            <button type="button" onClick={() => change({ from: '', to: '' })}>
+              Show the last {RANGES[name][0]}
+            </button>{' '}
+          </>
+        )}
+        <span class="muted">Times of {zoneName()}</span>
+      </p>
     </>
   );
-  const show = (from: number, to: number): void => change({ from: String(Math.floor(from)), to: String(Math.ceil(to)) });
-  return { range: { key: fixed === undefined ? name : `${fixed.from}-${fixed.to}`, length, fixed }, zoom: { show }, field };
+  return { range: { key: fixed === undefined ? name : `${fixed.from}-${fixed.to}`, length, fixed }, zoom: show, field };
 }

@@ -6,10 +6,13 @@ import { useLive } from '../../api/live.ts';
 import { graphql } from '../../api/request.ts';
 import { duration } from '../../ui/format.ts';
 import { Loaded, Section } from '../../ui/parts.tsx';
+import { PlotContext, type StepLink } from '../../ui/plot-context.ts';
 import { endedSteps, Plot } from '../../ui/plot.tsx';
-import { boundsOf, useTimeRange, ZoomContext } from '../../ui/time-range.tsx';
+import { countsOf, DURATIONS } from '../../ui/plot-scales.ts';
+import { boundsOf, useTimeRange } from '../../ui/time-range.tsx';
 import { Latency } from './latency.tsx';
 import type { EndpointData } from './query.ts';
+import { MarkKey, useMarks } from './history-marks.tsx';
 import { RouteHistory } from './route-history.tsx';
 
 const HOUR_MS = 3_600_000;
@@ -18,8 +21,10 @@ const SHORT_POLL_MS = 10_000;
 const POLL_MS = 60_000;
 
 /** Plots of an endpoint: of its jobs where it has a queue, else of its requests. */
-export function EndpointHistory({ endpoint: { id: endpoint, kind, routes } }: { endpoint: EndpointData }): JSX.Element {
+export function EndpointHistory({ endpoint: of }: { endpoint: EndpointData }): JSX.Element {
+  const { id: endpoint, kind, routes } = of;
   const hasQueue = kind === 'QUEUE';
+  const marks = useMarks(of);
   const { range, zoom, field } = useTimeRange(['1h', '6h', '24h', '7d', '90d']);
   const everyMs = range.fixed === undefined && (range.length === HOUR_MS ? SHORT_POLL_MS : POLL_MS);
   const query = useLive(
@@ -30,19 +35,24 @@ export function EndpointHistory({ endpoint: { id: endpoint, kind, routes } }: { 
   return (
     <Section title="History">
       <div class="fields">{field}</div>
-      <ZoomContext.Provider value={zoom}>
+      <MarkKey marks={marks} />
+      <PlotContext.Provider value={{ zoom, marks, link: hasQueue ? jobsOf(endpoint) : undefined }}>
         {!hasQueue && <RouteHistory endpoint={endpoint} range={range} everyMs={everyMs} isWhole={routes.length === 0} />}
         <Loaded query={query}>{({ history }) => <Plots history={history} hasQueue={hasQueue} />}</Loaded>
-      </ZoomContext.Provider>
+      </PlotContext.Provider>
     </Section>
   );
+}
+
+/** The jobs that were submitted within a span of time. */
+function jobsOf(endpoint: string): StepLink {
+  return { noun: 'Jobs', pathOf: (from, to) => `/endpoints/${encodeURIComponent(endpoint)}/jobs?since=${from}&until=${to}` };
 }
 
 function Plots({ history, hasQueue }: { history: History; hasQueue: boolean }): JSX.Element {
   const { workers, starts, step } = history;
   const at = useMemo(() => endedSteps(history), [history]);
   const failed = useMemo(() => history.failed.map((count, i) => count + (history.timedOut[i] ?? 0)), [history]);
-  const count = (value: number): string => String(Math.round(value * 100) / 100);
   const every = `in steps of ${duration(step * 1000)}`;
   return (
     <div class="plots">
@@ -52,7 +62,8 @@ function Plots({ history, hasQueue }: { history: History; hasQueue: boolean }): 
             title="Jobs"
             summary={`${total(history.submitted)} submitted, ${total(history.completed)} completed, ${total(failed)} failed, ${every}`}
             at={at}
-            shown={count}
+            step={step}
+            scale={countsOf('jobs', step)}
             series={[
               { title: 'submitted', values: history.submitted, colour: '--accent' },
               { title: 'completed', values: history.completed, colour: '--good' },
@@ -63,21 +74,23 @@ function Plots({ history, hasQueue }: { history: History; hasQueue: boolean }): 
             title="Queue"
             summary={`${most(history.longestQueue)} jobs in the longest queue, ${every}`}
             at={at}
-            shown={count}
+            step={step}
+            scale={countsOf('jobs')}
             series={[
               { title: 'in queue', values: history.inQueue, colour: '--accent' },
               { title: 'in progress', values: history.inProgress, colour: '--good' },
             ]}
           />
-          <Latency title="Delay" durations={history.delay} at={at} every={every} />
-          <Latency title="Execution" durations={history.execution} at={at} every={every} />
+          <Latency title="Delay" durations={history.delay} at={at} step={step} />
+          <Latency title="Execution" durations={history.execution} at={at} step={step} />
         </>
       )}
       <Plot
         title="Workers"
         summary={`at most ${most(workers.running)} running and ${most(workers.idle)} idle, ${every}`}
         at={at}
-        shown={count}
+        step={step}
+        scale={countsOf('workers')}
         series={[
           { title: 'running', values: workers.running, colour: '--good' },
           { title: 'idle', values: workers.idle, colour: '--accent' },
@@ -90,7 +103,8 @@ function Plots({ history, hasQueue }: { history: History; hasQueue: boolean }): 
         title="Cold starts"
         summary={`${total(starts.count)} workers started, ${every}`}
         at={at}
-        shown={duration}
+        step={step}
+        scale={DURATIONS}
         series={[
           { title: 'placed', values: starts.placed, colour: '--muted' },
           { title: 'build fetched', values: starts.artifact, colour: '--accent' },

@@ -8,6 +8,7 @@ import { duration } from '../../ui/format.ts';
 import { Loaded } from '../../ui/parts.tsx';
 import { visible } from '../../ui/plain-text.ts';
 import { endedSteps, Plot } from '../../ui/plot.tsx';
+import { countsOf } from '../../ui/plot-scales.ts';
 import { boundsOf, type TimeRange } from '../../ui/time-range.tsx';
 import { useUrlState } from '../../ui/url-state.ts';
 import { Latency } from './latency.tsx';
@@ -73,27 +74,28 @@ function Plots({
   const rate = useMemo(() => series.requests.map((count) => (count * 60) / step), [series, step]);
   const every = `in steps of ${duration(step * 1000)}`;
   const sum = (values: readonly number[]): number => values.reduce((total, value) => total + value, 0);
-  const count = (value: number): string => String(Math.round(value * 100) / 100);
   return (
     <div class="plots">
       <Plot
         title="Requests a minute"
         summary={`${sum(series.requests)} requests, ${every}`}
         at={at}
-        shown={count}
+        step={step}
+        scale={countsOf('requests a minute')}
         series={[{ title: 'requests', values: rate, colour: '--accent' }]}
       />
       <Plot
         title="Refused and failed requests"
         summary={`${sum(series.refused)} with status 4xx, ${sum(series.errors)} with status 5xx, ${every}`}
         at={at}
-        shown={count}
+        step={step}
+        scale={countsOf('requests', step)}
         series={[
           { title: '4xx', values: series.refused, colour: '--warn' },
           { title: '5xx', values: series.errors, colour: '--bad' },
         ]}
       />
-      <Latency title="Latency" durations={series.durations} at={at} every={every} />
+      <Latency title="Latency" durations={series.durations} at={at} step={step} />
     </div>
   );
 }
