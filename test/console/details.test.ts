@@ -50,6 +50,11 @@ serial(`the overview shows nodes, their GPUs, and the runbook's text for what ne
   const page = await openPage(t, browser, stack.url);
   await signIn(page, stack.url, stack.apiKey);
   await page.getByRole('region', { name: 'Nodes' }).getByText('connected').waitFor();
+  const tile = page.getByRole('region', { name: 'Nodes' }).getByRole('listitem');
+  await tile.getByText('0 NVIDIA Test A').waitFor();
+  await tile.getByText('7 %, 40 GiB of 80 GiB').waitFor();
+  await becomes(t, () => tile.getByRole('img', { name: '7 % busy' }).count(), GPUS.length, 'a bar for each GPU');
+  await tile.getByText('unhealthy').waitFor();
   const gpus = page.getByRole('region', { name: 'GPUs' });
   const used = gpus.getByRole('row', { name: /NVIDIA Test A/ });
   for (const text of ['40 GiB of 80 GiB', '7 %', '40 °C']) await used.getByText(text, { exact: true }).waitFor();
@@ -215,7 +220,20 @@ serial(`attempts that were lost are in the timeline, and the log tells attempts 
   const log = page.getByRole('log', { name: 'Log lines' });
   await log.getByText(/attempt 1 .*on its way/).waitFor();
   await log.getByText(/attempt 2 .*on its way/).waitFor();
-  t.pass();
+  await page.getByLabel('Attempt').selectOption('2');
+  await log.getByText(/attempt 1 .*on its way/).waitFor({ state: 'detached' });
+  await page.getByLabel('Stream').selectOption('stdout');
+  await page.waitForURL(/attempt=2&stream=stdout/);
+  await log.getByText('on its way').waitFor();
+  await page.getByLabel('Wrap').uncheck();
+  await checkAccessibility(t, page, 'the log of a job');
+  const [download] = await Promise.all([page.waitForEvent('download'), page.getByRole('button', { name: 'Download log' }).click()]);
+  t.is((await readFile(await download.path(), 'utf8')).match(/on its way/g)?.length, 1, 'what is shown is saved');
+  await page.goto(`${stack.url}/console/endpoints/${idOf('lost')}/logs?job=${job}`);
+  await log.getByText(/attempt 1 .*on its way/).waitFor();
+  await page.getByLabel('Attempt').selectOption('2');
+  await log.getByText(/attempt 1 .*on its way/).waitFor({ state: 'detached' });
+  await log.getByText('on its way').waitFor();
 });
 
 serial(`a wait without workers and a retry are in the timeline, and hostile errors are text${SKIPPED}`, async (t) => {

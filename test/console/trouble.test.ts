@@ -280,9 +280,9 @@ serial(`what a read-only key may not see of a node is absent, in the page and in
   t.regex(text, /Memory\s+\d+(\.\d)? [GM]iB\s/, 'what the host has');
   t.notRegex(text, /\b0 B\b|100 %|Free disk|% busy|Agent\b/, 'nothing of how it is used');
   await page.goto(`${stack.url}/console/`);
-  const row = page.getByRole('region', { name: 'Nodes' }).getByRole('row').nth(1);
-  await row.waitFor();
-  t.is((await row.innerText()).match(/–/g)?.length, 2, 'neither load nor memory');
+  const tile = page.getByRole('region', { name: 'Nodes' }).getByRole('listitem').first();
+  await tile.waitFor();
+  t.is((await tile.innerText()).match(/–/g)?.length, 2, 'neither load nor memory');
   const [node] = JSON.parse(await stack.toolAs(plaintext, 'node', 'list', '-o', 'json')) as Record<string, unknown>[];
   t.like(node, { cpuPercent: null, memoryAvailableBytes: null, diskAvailableBytes: null });
   t.true(Number(node?.['workers']) > 0 && Number(node?.['memoryBytes']) > 0);
