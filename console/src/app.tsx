@@ -18,6 +18,7 @@ import { KeysPage } from './pages/keys.tsx';
 import { NodePage } from './pages/node.tsx';
 import { NodesPage } from './pages/nodes.tsx';
 import { ServicePage } from './pages/operator.tsx';
+import { SavedViews } from './pages/saved-views.tsx';
 import { SearchBox } from './pages/search.tsx';
 import { SignInPage } from './pages/sign-in.tsx';
 import { WebhooksPage } from './pages/webhooks.tsx';
@@ -131,6 +132,7 @@ function Shell({ session, onSignedOut }: { session: Session; onSignedOut: () => 
           <Text of={`${session.account.name ?? session.account.id} · ${session.keyName ?? 'key'} · ${session.scope}`} />
         </span>
         <SearchBox />
+        <SavedViews />
         <LiveMark />
         <ThemeSwitch />
         <button type="button" onClick={leave}>

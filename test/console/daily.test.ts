@@ -109,6 +109,112 @@ serial(`a range of time is dragged over a plot, and one that is none is not show
   await page.getByLabel('Follow').waitFor();
 });
 
+serial(`views are saved under a name in this browser, and what else is stored there does no harm${SKIPPED}`, async (t) => {
+  const page = await openPage(t, browser, stack.url);
+  await signIn(page, stack.url, stack.apiKey, `/console/endpoints/${idOf('failing')}/jobs?status=FAILED&columns=age`);
+  const name = '<img src=x onerror="window.hacked=1">';
+  const dialog = page.getByRole('dialog', { name: 'Views saved in this browser' });
+  await page.getByRole('button', { name: 'Views' }).click();
+  await dialog.getByText('None yet.').waitFor();
+  await dialog.getByLabel('Name of what this page shows').fill(name);
+  await page.keyboard.press('Enter');
+  await dialog.getByRole('link', { name }).waitFor();
+  await checkAccessibility(t, page, 'saved views');
+  await page.keyboard.press('Escape');
+  await dialog.waitFor({ state: 'detached' });
+  await page.goto(`${stack.url}/console/nodes`);
+  await page.getByRole('button', { name: 'Views' }).click();
+  await dialog.getByRole('link', { name }).click();
+  await page.waitForURL(new RegExp(`/endpoints/${idOf('failing')}/jobs\\?status=FAILED&columns=age$`));
+  await dialog.waitFor({ state: 'detached' });
+  await page.evaluate(`
+    for (const key of Object.keys(localStorage).filter((each) => each.startsWith('capstan-views')))
+      localStorage.setItem(key, JSON.stringify([
+        ...JSON.parse(localStorage.getItem(key)),
+        { name: 'script', path: 'javascript:window.hacked=1' }, { name: 'host', path: '//evil.example/' }, 7,
+        ...Array.from({ length: 500 }, (_, n) => ({ name: 'many ' + n, path: '/' })),
+      ]));
+  `);
+  await page.getByRole('button', { name: 'Views' }).click();
+  await dialog.getByRole('link', { name: 'many 0', exact: true }).waitFor();
+  t.is(await dialog.getByRole('listitem').count(), 50);
+  t.is(await dialog.locator('a[href*="evil"], a[href^="javascript"]').count(), 0);
+  await dialog.getByLabel('Name of what this page shows').fill('one more');
+  await page.keyboard.press('Enter');
+  await dialog.getByText('views: at most 50 are kept').waitFor();
+  await dialog.getByRole('button', { name: `Delete ${name}` }).click();
+  await dialog.getByRole('link', { name }).waitFor({ state: 'detached' });
+  await page.reload();
+  await page.getByRole('button', { name: 'Views' }).click();
+  await dialog.getByRole('link', { name: 'many 0', exact: true }).waitFor();
+  await becomes(t, () => dialog.getByRole('link', { name }).count(), 0, 'it stays deleted');
+  t.is(await page.evaluate('window.hacked'), undefined, 'a name is text');
+});
+
+serial(`plots are in the browser's language and zone, say what they do not know, and lead to the jobs of a minute${SKIPPED}`, async (t) => {
+  await stack.ended(idOf('hostile'), await stack.run(idOf('hostile'), {}));
+  const page = await openPage(t, browser, stack.url, { locale: 'de-DE', timezoneId: 'Asia/Tokyo' });
+  await signIn(page, stack.url, stack.apiKey, `/console/endpoints/${idOf('hostile')}`);
+  await page.getByText('Times of Asia/Tokyo').waitFor();
+  const jobs = page.locator('.plot').filter({ has: page.getByRole('img', { name: /^Jobs: [1-9]/ }) });
+  await jobs.getByText('jobs in 10 s').waitFor();
+  const legend = jobs.locator('.u-legend');
+  await becomes(t, async () => /last, \d\d\.\d\d\.\d\d, \d\d:\d\d:\d\d/.test(await legend.innerText()), true, 'the last values are shown');
+  t.regex(await legend.innerText(), /submitted:?\s*\d/);
+  await checkAccessibility(t, page, 'plots with their steps');
+
+  // By keyboard alone.
+  const step = page.getByRole('slider', { name: 'Step of Jobs' });
+  await step.focus();
+  await page.keyboard.press('Home');
+  await becomes(t, async () => /submitted 0, completed 0, failed 0/.test((await step.getAttribute('aria-valuetext')) ?? ''), true);
+  await becomes(t, async () => /last, /.test(await legend.innerText()), false, 'the legend has the values of the step');
+  await page.keyboard.press('End');
+  for (let n = 0; n < 3; n++) await page.keyboard.press('ArrowLeft');
+  await jobs.getByRole('button', { name: 'From here' }).press('Enter');
+  await page.waitForURL(/from=\d+&to=\d+/);
+  await page.getByRole('button', { name: 'Zoom out' }).press('Enter');
+  await page.getByRole('button', { name: 'Earlier' }).press('Enter');
+  await page.getByRole('button', { name: 'Later' }).press('Enter');
+  await page.getByRole('button', { name: 'Show the last 1 hour' }).press('Enter');
+  await page.waitForURL((url) => !url.searchParams.has('from'));
+  await jobs.getByRole('button', { name: /^Jobs of \d\d:\d\d$/ }).press('Enter');
+  await page.waitForURL(/\/jobs\?since=\d+0000&until=\d+0000$/);
+  await page.goBack();
+
+  // By a click.
+  await jobs.locator('.u-over').click({ position: { x: 60, y: 40 } });
+  await page.waitForURL(/\/jobs\?since=\d+0000&until=\d+0000$/);
+  await page.getByText('No jobs.').waitFor();
+
+  await page.goto(`${stack.url}/console/endpoints/${idOf('paused')}?from=${Date.now() - 7_200_000}&to=${Date.now() - 3_600_000}`);
+  await page.getByRole('img', { name: 'Delay: no data in this range' }).waitFor();
+  await page.getByText('No data in this range').first().waitFor();
+});
+
+serial(`plots show deployments and scaling decisions, and a tap reads a step${SKIPPED}`, async (t) => {
+  const page = await openPage(t, browser, stack.url, { hasTouch: true, isMobile: true, viewport: { width: 390, height: 844 } });
+  await signIn(page, stack.url, stack.apiKey, `/console/endpoints/${idOf('hostile')}`);
+  await page.locator('.mark-key .deployment').waitFor();
+  const jobs = page.locator('.plot').filter({ has: page.getByRole('img', { name: /^Jobs: [1-9]/ }) });
+  const step = page.getByRole('slider', { name: 'Step of Jobs' });
+  await jobs.locator('.u-over').tap({ position: { x: 60, y: 40 } });
+  await becomes(t, async () => /last, /.test(await jobs.locator('.u-legend').innerText()), false, 'a tap chooses a step');
+  t.false(page.url().includes('/jobs'));
+  t.true((await jobs.getByRole('button', { name: /^Jobs of / }).boundingBox())?.height !== 0, 'what a click does is a button');
+  await checkAccessibility(t, page, 'plots on a touch screen');
+  const told = async (text: string): Promise<boolean> => {
+    const last = Number(await step.getAttribute('max'));
+    for (let at = last; at >= 0 && at > last - 60; at--) {
+      await step.fill(String(at));
+      if (((await step.getAttribute('aria-valuetext')) ?? '').includes(text)) return true;
+    }
+    return false;
+  };
+  t.true(await told('deployment 1 (deploy)'));
+  t.true(await told('REQUEST: '));
+});
+
 serial(`a worker leads to its node, the node to its GPU and its endpoints, by their names${SKIPPED}`, async (t) => {
   const page = await openPage(t, browser, stack.url);
   await stack.ended(idOf('hostile'), await stack.run(idOf('hostile'), {}));
@@ -200,6 +306,9 @@ serial(`failed jobs are grouped by their error, and a group, or selected jobs, a
   await page.getByRole('dialog').getByRole('button', { name: 'Retry these' }).click();
   await page.getByLabel('Operations on many jobs').getByText('3 changed').waitFor();
   for (const job of jobs) await until('the retry has failed', async () => (await stack.status(idOf('failing'), job)).status === 'FAILED');
+  await page.getByRole('button', { name: /^Select all \d+ of this page$/ }).click();
+  for (const job of jobs) t.true(await page.getByLabel(`Select ${job}`).isChecked());
+  await page.getByRole('button', { name: 'Clear selection' }).click();
   for (const job of jobs.slice(0, 2)) await page.getByLabel(`Select ${job}`).check();
   await page.getByRole('group', { name: 'Selected jobs' }).getByRole('button', { name: 'Retry 2' }).click();
   const retried: string[] = [];

@@ -1,20 +1,19 @@
 import type { JSX } from 'preact';
 import { Link, useLocation, useParams } from 'wouter-preact';
 
-import { GET_JOB, READ_JOB_LOGS } from '../api/graphql/gen/operations.ts';
+import { GET_JOB } from '../api/graphql/gen/operations.ts';
 import { useAction, useLive } from '../api/live.ts';
 import { callEndpoint, graphql } from '../api/request.ts';
 import { useWholeAccount, useWriteRefusal } from '../api/session.ts';
 import { duration, time } from '../ui/format.ts';
-import { ActionButton, Badge, ConfirmButton, CopyButton, Facts, Failure, Loaded, Mono, Page, Section, Text } from '../ui/parts.tsx';
+import { ActionButton, Badge, ConfirmButton, CopyButton, Facts, Failure, Loaded, Mono, Page, Text } from '../ui/parts.tsx';
 import { visible } from '../ui/plain-text.ts';
-import { useUrlState } from '../ui/url-state.ts';
-import { NodeLink } from './fleet-names.tsx';
+import { KeyLink } from './fleet-names.tsx';
 import { errorText } from './job-error.ts';
 import { Payload } from './job-payload.tsx';
 import { ENDED, readDeliveries, type Job } from './job-query.ts';
+import { JobLogs } from './job-logs.tsx';
 import { Timeline } from './job-timeline.tsx';
-import { LogLines, type LogLine } from './log-lines.tsx';
 
 export function JobPage(): JSX.Element {
   const { endpoint, job: id } = useParams<{ endpoint: string; job: string }>();
@@ -139,7 +138,7 @@ function Overview({ job }: { job: Job }): JSX.Element {
           ...(job.lowPriority ? ([['Priority', 'low']] as const) : []),
           ...(job.webhook === null ? [] : ([['Webhook', <Text of={job.webhook} key="w" />]] as const)),
           ...(job.tags.length === 0 ? [] : ([['Tags', <Text of={job.tags.join(', ')} key="g" />]] as const)),
-          ...(job.submittedBy === null ? [] : ([['Submitted by key', <Mono of={job.submittedBy} key="k" />]] as const)),
+          ...(job.submittedBy === null ? [] : ([['Submitted by key', <KeyLink id={job.submittedBy} key="k" />]] as const)),
           ...(job.traceId === null ? [] : ([['Trace', <Mono of={job.traceId} key="t" />]] as const)),
         ]}
       />
@@ -151,58 +150,5 @@ function Overview({ job }: { job: Job }): JSX.Element {
         </div>
       )}
     </div>
-  );
-}
-
-/** The lines of one attempt, or of all. */
-function OfAttempt({ endpoint, lines }: { endpoint: string; lines: readonly LogLine[] }): JSX.Element {
-  const [{ attempt: chosen }, change] = useUrlState({ attempt: '' });
-  const attempts = [...new Set(lines.flatMap(({ attempt }) => attempt ?? []))].map(String);
-  const shown = attempts.includes(chosen) ? lines.filter(({ attempt }) => String(attempt) === chosen) : lines;
-  return (
-    <>
-      {attempts.length > 1 && (
-        <div class="fields">
-          <div>
-            <label for="log-attempt">Attempt</label>
-            <select id="log-attempt" value={chosen} onChange={(event) => change({ attempt: event.currentTarget.value })}>
-              <option value="">all</option>
-              {attempts.map((each) => (
-                <option key={each}>{each}</option>
-              ))}
-            </select>
-          </div>
-        </div>
-      )}
-      <LogLines key={chosen} endpoint={endpoint} lines={shown} />
-    </>
-  );
-}
-
-function JobLogs({ endpoint, job, isLive }: { endpoint: string; job: string; isLive: boolean }): JSX.Element {
-  const query = useLive(
-    ['job-logs', endpoint, job],
-    (signal) => graphql(READ_JOB_LOGS, { endpoint, job }, signal),
-    isLive ? undefined : false,
-  );
-  return (
-    <Section title="Log">
-      <Loaded query={query}>
-        {({ searchLogs: { lines, missingNodes } }) => (
-          <>
-            {missingNodes.map((node) => (
-              <p class="muted" key={node}>
-                <NodeLink id={node} /> did not reply: lines that it has of this endpoint are missing.
-              </p>
-            ))}
-            {lines.length > 0 ? (
-              <OfAttempt endpoint={endpoint} lines={lines} />
-            ) : (
-              missingNodes.length === 0 && <p class="muted">The job has printed nothing.</p>
-            )}
-          </>
-        )}
-      </Loaded>
-    </Section>
   );
 }

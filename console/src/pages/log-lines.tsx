@@ -1,4 +1,4 @@
-import type { LogLine as Line } from '../api/graphql/gen/operations.ts';
+import type { LogLine } from '../api/graphql/gen/operations.ts';
 import type { JSX } from 'preact';
 import { useLayoutEffect, useRef, useState } from 'preact/hooks';
 import { Link } from 'wouter-preact';
@@ -6,8 +6,7 @@ import { Link } from 'wouter-preact';
 import { clock, time } from '../ui/format.ts';
 import { Text } from '../ui/parts.tsx';
 
-/** `attempt` is read for a job's own log. */
-export type LogLine = Line & { readonly attempt?: number | null };
+export type { LogLine };
 
 const BAD_LEVELS = new Set(['error', 'fatal']);
 /** Distance from the end at which a reader is still at the end, px. */
@@ -80,7 +79,7 @@ export function LogLines({ endpoint, lines, hasJobs = false, isWrapped = true, o
                   job …{endOf(job)}
                 </Link>
               )}{' '}
-              {hasAttempts && attempt != null && <span class="muted">attempt {attempt} </span>}
+              {hasAttempts && attempt !== null && <span class="muted">attempt {attempt} </span>}
               {level !== null && <b>{level} </b>}
               <Text of={text} />
             </div>

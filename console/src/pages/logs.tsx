@@ -1,14 +1,13 @@
 import type { JSX } from 'preact';
 
-import { save } from '../ui/download.ts';
-import { clock, zoneName } from '../ui/format.ts';
+import { clock } from '../ui/format.ts';
 import { Loaded, Text } from '../ui/parts.tsx';
 import { useUrlState } from '../ui/url-state.ts';
-import { linesAsText, LogLines } from './log-lines.tsx';
+import { attemptsOf, Choice, LogHead, ofAttempt, STREAMS, Switch } from './log-controls.tsx';
+import { LogLines } from './log-lines.tsx';
 import { useLinesAround, useLogs } from './use-logs.ts';
 
 const LEVELS = ['trace', 'debug', 'info', 'warn', 'error', 'fatal'];
-const STREAMS = ['stdout', 'stderr', 'system'];
 const SINCE = [
   ['15 minutes', 15],
   ['1 hour', 60],
@@ -17,7 +16,7 @@ const SINCE = [
 ] as const;
 
 const DEFAULTS = {
-  ...{ text: '', regex: '', level: '', stream: '', worker: '', last: '60', follow: '1', wrap: '1' },
+  ...{ text: '', regex: '', level: '', stream: '', worker: '', job: '', attempt: '', last: '60', follow: '1', wrap: '1' },
   /** Time and worker of the line whose surroundings are shown. */
   ...{ around: '', of: '' },
 };
@@ -53,12 +52,13 @@ function Around({ endpoint, worker, at }: { endpoint: string; worker: string; at
 function Search({ endpoint }: { endpoint: string }): JSX.Element {
   const [values, change] = useUrlState(DEFAULTS);
   const { text, level, stream } = values;
-  const worker = values.worker.trim();
+  const [worker, job] = [values.worker.trim(), values.job.trim()];
   const isPattern = values.regex !== '';
   const isFollowing = values.follow === '1';
   const isWrapped = values.wrap === '1';
   const minutes = SINCE.find(([, each]) => String(each) === values.last)?.[1] ?? 60;
-  const query = useLogs({ endpoint, text, isPattern, level, stream, worker, minutes }, isFollowing);
+  const query = useLogs({ endpoint, text, isPattern, level, stream, worker, job, minutes }, isFollowing);
+  const attempts = attemptsOf(query.data?.lines ?? []);
   return (
     <>
       <div class="fields">
@@ -79,6 +79,19 @@ function Search({ endpoint }: { endpoint: string }): JSX.Element {
           />
         </div>
         <div>
+          <label for="log-job">Job</label>
+          <input
+            id="log-job"
+            type="search"
+            placeholder="all"
+            value={values.job}
+            onChange={(event) => change({ job: event.currentTarget.value, attempt: '' }, 'replace')}
+          />
+        </div>
+        {(attempts.length > 1 || values.attempt !== '') && (
+          <Choice id="log-attempt" label="Attempt" value={values.attempt} of={attempts} onChange={(value) => change({ attempt: value })} />
+        )}
+        <div>
           <label for="log-since">Last</label>
           <select id="log-since" value={String(minutes)} onChange={(event) => change({ last: event.currentTarget.value })}>
             {SINCE.map(([name, value]) => (
@@ -93,72 +106,34 @@ function Search({ endpoint }: { endpoint: string }): JSX.Element {
         <Switch label="Wrap" isOn={isWrapped} onChange={(isOn) => change({ wrap: isOn ? '1' : '0' })} />
       </div>
       <Loaded query={query}>
-        {({ lines, incomplete, missingNodes, unfilteredNodes }) => (
-          <>
-            {incomplete && <p class="muted">The search took too long: older lines are not shown. Narrow the time.</p>}
-            {missingNodes.length > 0 && <p class="muted">{missingNodes.length} nodes with lines of this endpoint did not reply.</p>}
-            {unfilteredNodes.length > 0 && (
-              <p class="muted">
-                Lines of <Text of={unfilteredNodes.join(', ')} /> are left out: the agents there are of an earlier version and cannot
-                filter.
-              </p>
-            )}
-            <div class="log-head">
-              <span class="muted">
-                {lines.length} lines; times of {zoneName()}
-              </span>
-              <button
-                type="button"
-                disabled={lines.length === 0}
-                onClick={() => save(`${endpoint}.log`, new Blob([linesAsText(lines)], { type: 'text/plain' }))}
-              >
-                Download
-              </button>
-            </div>
-            {lines.length === 0 ? (
-              <p class="muted">No lines.</p>
-            ) : (
-              <LogLines
-                endpoint={endpoint}
-                lines={lines}
-                isWrapped={isWrapped}
-                hasJobs
-                onAround={(line) => change({ around: line.at, of: line.worker })}
-              />
-            )}
-          </>
-        )}
+        {({ lines, incomplete, missingNodes, unfilteredNodes }) => {
+          const shown = ofAttempt(lines, values.attempt);
+          return (
+            <>
+              {incomplete && <p class="muted">The search took too long: older lines are not shown. Narrow the time.</p>}
+              {missingNodes.length > 0 && <p class="muted">{missingNodes.length} nodes with lines of this endpoint did not reply.</p>}
+              {unfilteredNodes.length > 0 && (
+                <p class="muted">
+                  Lines of <Text of={unfilteredNodes.join(', ')} /> are left out: the agents there are of an earlier version and cannot
+                  filter.
+                </p>
+              )}
+              <LogHead name={endpoint} lines={shown} />
+              {shown.length === 0 ? (
+                <p class="muted">No lines.</p>
+              ) : (
+                <LogLines
+                  endpoint={endpoint}
+                  lines={shown}
+                  isWrapped={isWrapped}
+                  hasJobs
+                  onAround={(line) => change({ around: line.at, of: line.worker })}
+                />
+              )}
+            </>
+          );
+        }}
       </Loaded>
     </>
-  );
-}
-
-interface ChoiceProps {
-  readonly id: string;
-  readonly label: string;
-  readonly value: string;
-  readonly of: readonly string[];
-  readonly onChange: (value: string) => void;
-}
-
-function Choice({ id, label, value, of, onChange }: ChoiceProps): JSX.Element {
-  return (
-    <div>
-      <label for={id}>{label}</label>
-      <select id={id} value={value} onChange={(event) => onChange(event.currentTarget.value)}>
-        <option value="">all</option>
-        {of.map((each) => (
-          <option key={each}>{each}</option>
-        ))}
-      </select>
-    </div>
-  );
-}
-
-function Switch({ label, isOn, onChange }: { label: string; isOn: boolean; onChange: (isOn: boolean) => void }): JSX.Element {
-  return (
-    <label>
-      <input type="checkbox" checked={isOn} onChange={(event) => onChange(event.currentTarget.checked)} /> {label}
-    </label>
   );
 }

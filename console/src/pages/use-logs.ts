@@ -13,6 +13,8 @@ export interface LogQuery {
   readonly level: string;
   /** Id of a worker; empty for all. */
   readonly worker: string;
+  /** Id of a job; empty for all. */
+  readonly job: string;
   /** `stdout`, `stderr` or `system`; empty for all. */
   readonly stream: string;
   /** How far back the lines go. */
@@ -31,7 +33,7 @@ const NOTHING: Found = { data: undefined, error: null };
 
 /** Reads the lines of a query, and what is printed later while it is followed and the page is visible. */
 export function useLogs(query: LogQuery, isFollowing: boolean): Found {
-  const { endpoint, text, isPattern, level, worker, stream, minutes } = query;
+  const { endpoint, text, isPattern, level, worker, job, stream, minutes } = query;
   const key = JSON.stringify(query);
   const [found, setFound] = useState<Found>(NOTHING);
   /** Where the lines of a query end. */
@@ -44,6 +46,7 @@ export function useLogs(query: LogQuery, isFollowing: boolean): Found {
     const filter: LogFilter = {
       ...(level === '' ? {} : { level }),
       ...(worker === '' ? {} : { worker }),
+      ...(job === '' ? {} : { job }),
       ...(stream === '' ? {} : { stream }),
       ...(text === '' ? {} : { [isPattern ? 'pattern' : 'contains']: text }),
     };

@@ -6,10 +6,10 @@ import { SEARCH_JOBS, type JobRow, type JobStatus, type SearchJobsResult } from 
 import { useAction, useLive } from '../../api/live.ts';
 import { callEndpoint, graphql } from '../../api/request.ts';
 import { useWriteRefusal } from '../../api/session.ts';
-import { age, duration, time } from '../../ui/format.ts';
-import { Badge, ConfirmButton, Failure, Loaded, Table, Text, type Column } from '../../ui/parts.tsx';
+import { duration, time } from '../../ui/format.ts';
+import { Badge, ConfirmButton, Failure, Loaded, SinceTime, Table, Text, type Column } from '../../ui/parts.tsx';
 import { PAGE, usePages, useUrlState } from '../../ui/url-state.ts';
-import { NodeLink, WorkerLink } from '../fleet-names.tsx';
+import { KeyLink, NodeLink, WorkerLink } from '../fleet-names.tsx';
 import { errorMessage } from '../job-error.ts';
 import { BulkOperations, type JobFilter } from './bulk.tsx';
 import { Selection } from './job-selection.tsx';
@@ -35,8 +35,8 @@ async function search(asked: Search, signal: AbortSignal): Promise<SearchJobsRes
   return found;
 }
 
-const COLUMNS = ['worker', 'node', 'tags', 'attempts'] as const;
-const DEFAULTS = { status: '', text: '', tag: '', since: '', until: '', columns: 'tags,attempts', [PAGE]: '' };
+const COLUMNS = ['age', 'worker', 'node', 'key', 'tags', 'attempts'] as const;
+const DEFAULTS = { status: '', text: '', tag: '', since: '', until: '', columns: 'age,tags,attempts', [PAGE]: '' };
 
 /** Jobs, newest first; each page begins where the one before ended. */
 export function Jobs({ endpoint }: { endpoint: string }): JSX.Element {
@@ -115,6 +115,13 @@ export function Jobs({ endpoint }: { endpoint: string }): JSX.Element {
       <Loaded query={query}>
         {({ jobs: page }) => (
           <>
+            {page.jobs.length > 0 && (
+              <div class="actions">
+                <button type="button" onClick={() => setSelected(new Set(page.jobs.map(({ id }) => id)))}>
+                  Select all {page.jobs.length} of this page
+                </button>
+              </div>
+            )}
             <Selection endpoint={endpoint} jobs={page.jobs.filter(({ id }) => selected.has(id))} onDone={() => setSelected(new Set())} />
             <Table
               label="Jobs"
@@ -141,19 +148,15 @@ export function Jobs({ endpoint }: { endpoint: string }): JSX.Element {
                   isId: true,
                   cell: ({ id }) => <Link href={`/endpoints/${encodeURIComponent(endpoint)}/jobs/${encodeURIComponent(id)}`}>{id}</Link>,
                 },
-                {
-                  title: 'Submitted',
-                  isId: true,
-                  cell: ({ submittedAt }) => (
-                    <>
-                      {time(submittedAt)} <span class="muted">({age(Date.now() - Date.parse(submittedAt))} ago)</span>
-                    </>
-                  ),
-                },
+                { title: 'Submitted', isId: true, cell: ({ submittedAt }) => time(submittedAt) },
                 { title: 'Waited', isNumber: true, cell: ({ delayTime }) => duration(delayTime ?? undefined) },
                 { title: 'Ran', isNumber: true, cell: ({ executionTime }) => duration(executionTime ?? undefined) },
                 ...optional.filter(({ name }) => columns.has(name)),
-                { title: 'Why', cell: ({ error, queueReason }) => <Text of={shortened(errorMessage(error) ?? queueReason ?? '')} /> },
+                {
+                  title: 'Why',
+                  isLong: true,
+                  cell: ({ error, queueReason }) => <Text of={shortened(errorMessage(error) ?? queueReason ?? '')} />,
+                },
               ]}
             />
             <div class="actions">
@@ -173,6 +176,7 @@ export function Jobs({ endpoint }: { endpoint: string }): JSX.Element {
 
 /** Columns that may be left out. */
 const optional: readonly (Column<JobRow> & { readonly name: (typeof COLUMNS)[number] })[] = [
+  { name: 'age', title: 'Age', isId: true, cell: ({ submittedAt }) => <SinceTime at={submittedAt} /> },
   { name: 'attempts', title: 'Attempts', isNumber: true, cell: ({ attempts }) => attempts },
   {
     name: 'worker',
@@ -181,6 +185,7 @@ const optional: readonly (Column<JobRow> & { readonly name: (typeof COLUMNS)[num
     cell: ({ endpoint, worker }) => (worker === null ? '–' : <WorkerLink endpoint={endpoint} id={worker} />),
   },
   { name: 'node', title: 'Node', cell: ({ node }) => <NodeLink id={node} /> },
+  { name: 'key', title: 'Submitted by', cell: ({ submittedBy }) => (submittedBy === null ? '–' : <KeyLink id={submittedBy} />) },
   { name: 'tags', title: 'Tags', cell: ({ tags }) => <Text of={tags.join(', ')} /> },
 ];
 
