@@ -38,7 +38,10 @@ const DRAG_PX = 5;
 export function Plot({ title, summary, at, step, series, scale }: PlotProps): JSX.Element {
   const place = useRef<HTMLDivElement>(null);
   const plot = useRef<UPlot | undefined>(undefined);
-  const [chosen, setChosen] = useState<number>();
+  /** Begin of the step that is read: its index changes with each step that ends. */
+  const [chosenAt, setChosenAt] = useState<number>();
+  const index = chosenAt === undefined ? -1 : at.indexOf(chosenAt);
+  const chosen = index === -1 ? undefined : index;
   const [, navigate] = useLocation();
   const context = useContext(PlotContext);
   const data = [at.map((ms) => ms / 1000), ...series.map(({ values }) => values.slice(0, at.length))] as unknown as UPlot.AlignedData;
@@ -48,8 +51,9 @@ export function Plot({ title, summary, at, step, series, scale }: PlotProps): JS
     const { from, to } = minutesOf(begin, step);
     navigate(context.link.pathOf(from, to));
   };
-  const latest = useRef({ data, step, context, open });
-  latest.current = { data, step, context, open };
+  const choose = (to: number | undefined): void => setChosenAt(to === undefined ? undefined : at[to]);
+  const latest = useRef({ data, step, context, open, choose });
+  latest.current = { data, step, context, open, choose };
 
   useEffect(() => {
     const host = place.current;
@@ -60,7 +64,10 @@ export function Plot({ title, summary, at, step, series, scale }: PlotProps): JS
       const options = plotOptions({ width: host.clientWidth, series, scale, step: () => latest.current.step, marks });
       const { hooks, ...others } = selection(() => latest.current.context.zoom);
       plot.current = new UPlot({ ...options, ...others, hooks: { ...options.hooks, ...hooks } }, latest.current.data, host);
-      listen(plot.current, setChosen, (index) => latest.current.open(index));
+      listen(plot.current, {
+        choose: (to) => latest.current.choose(to),
+        open: (to) => latest.current.open(to),
+      });
     };
     draw();
     const sizes = new ResizeObserver(() => plot.current?.setSize({ width: host.clientWidth, height: HEIGHT }));
@@ -78,7 +85,13 @@ export function Plot({ title, summary, at, step, series, scale }: PlotProps): JS
   }, [title]);
   useEffect(() => plot.current?.setData(latest.current.data), [at, series]);
   useEffect(() => plot.current?.redraw(false), [context.marks]);
-  useEffect(() => showStep(plot.current, chosen), [chosen, at, series]);
+  useEffect(() => {
+    if (chosen !== undefined) showStep(plot.current, chosen);
+  }, [chosen, at, series]);
+  // Only then: a cursor that the mouse holds stays through new values.
+  useEffect(() => {
+    if (chosen === undefined) plot.current?.setCursor({ left: -10, top: -10 });
+  }, [chosen]);
 
   const hasData = series.some(({ values }) => at.some((_, i) => values[i] != null));
   return (
@@ -90,20 +103,24 @@ export function Plot({ title, summary, at, step, series, scale }: PlotProps): JS
         <div role="img" aria-label={`${title}: ${hasData ? summary : 'no data in this range'}`} ref={place} />
         {!hasData && <p class="no-data muted">No data in this range</p>}
       </div>
-      <PlotSteps title={title} at={at} step={step} series={series} scale={scale} chosen={chosen} onChoose={setChosen} onOpen={open} />
+      <PlotSteps title={title} at={at} step={step} series={series} scale={scale} chosen={chosen} onChoose={choose} onOpen={open} />
     </figure>
   );
 }
 
-/** Moves the cursor to a step; away where none is chosen. */
-function showStep(plot: UPlot | undefined, index: number | undefined): void {
-  if (plot === undefined) return;
-  const at = index === undefined ? undefined : plot.data[0][index];
-  plot.setCursor(at === undefined ? { left: -10, top: -10 } : { left: plot.valToPos(at, 'x'), top: HEIGHT / 4 });
+/** Moves the cursor to a step. */
+function showStep(plot: UPlot | undefined, index: number): void {
+  const at = plot?.data[0][index];
+  if (plot !== undefined && at !== undefined) plot.setCursor({ left: plot.valToPos(at, 'x'), top: HEIGHT / 4 });
+}
+
+interface StepActions {
+  readonly choose: (index: number) => void;
+  readonly open: (index: number) => void;
 }
 
 /** A click opens a step, a tap chooses it: on a touch screen there is no other way to read its values. */
-function listen(plot: UPlot, choose: (index: number) => void, open: (index: number) => void): void {
+function listen(plot: UPlot, { choose, open }: StepActions): void {
   let down = { x: 0, type: 'mouse' };
   plot.over.addEventListener('pointerdown', ({ clientX, pointerType }) => {
     down = { x: clientX, type: pointerType };
