@@ -36,6 +36,7 @@ const commands: Readonly<Record<string, Entry>> = {
     aliases: ['machine-type'],
     load: async () => (await import('./commands/machine-types.ts')).machineTypes,
   },
+  releases: { section: MANAGE, load: async () => (await import('./commands/releases.ts')).releases },
   builds: { section: MANAGE, load: async () => (await import('./commands/builds.ts')).builds },
   env: {
     section: MANAGE,

@@ -2,6 +2,8 @@
 import type { EndpointSpec } from '../../proto/gen/capstan/v1/control.ts';
 import { EndpointSpec as EndpointForm } from '../../proto/gen/json/capstan/v1/control.ts';
 import { READABLE_NAMES, UPDATABLE_NAMES } from '../../lib/endpoint-settings.ts';
+import { CapstanError } from '../../lib/errors.ts';
+import type { SourceRevision } from '../../lib/source-revision.ts';
 import type { EndpointRow } from './endpoint-row.ts';
 import type { GatewayClient } from '../../client/gateway-client.ts';
 import {
@@ -13,18 +15,25 @@ import {
   DELETE_ENDPOINTS,
   DELETE_ENVIRONMENT,
   DEPLOY,
+  DEPLOY_SOURCE,
   GET_ACCOUNT,
+  GET_BUILD_DIFFERENCE,
   GET_ENVIRONMENT,
   LIST_ACCOUNTS,
   LIST_BUILDS,
   LIST_ENDPOINTS,
   LIST_ENVIRONMENTS,
   LIST_KEYS,
+  LIST_RELEASES,
   REVOKE_KEY,
   ROLLBACK,
   UPDATE_ACCOUNT,
   UPDATE_ENDPOINT,
   type CreateKeyVariables,
+  type DeployResult,
+  type DeploySourceVariables,
+  type Difference,
+  type ListReleasesResult,
   type EndpointFields,
   type EndpointSettings,
   type AccountRow,
@@ -84,13 +93,32 @@ export async function listEndpoints(client: GatewayClient, environment: string |
 
 export async function deploy(
   client: GatewayClient,
-  asked: { readonly environment: string; readonly build: string; readonly endpoints: readonly EndpointSpec[] },
+  {
+    source,
+    ...asked
+  }: {
+    readonly environment: string;
+    readonly build: string;
+    readonly endpoints: readonly EndpointSpec[];
+    readonly source: SourceRevision | null;
+  },
 ): Promise<Deployed> {
   // The JSON form omits zeros, and an omitted workersMax means the service's default: 0 would not remain a pause.
   const endpoints = asked.endpoints.map((spec) => ({ ...(EndpointForm.toJSON(spec) as object), workersMax: spec.workersMax }));
   const variables = { ...asked, endpoints };
-  const { deploy: deployed } = await client.query(DEPLOY, variables);
+  const { deploy: deployed } =
+    source === null ? await client.query(DEPLOY, variables) : await deployWithSource(client, { ...variables, source });
   return { environment: deployed.environment, endpoints: deployed.endpoints.map(row) };
+}
+
+/** A gateway of an earlier version does not know the commit: the deployment goes without. */
+async function deployWithSource(client: GatewayClient, { source, ...variables }: DeploySourceVariables): Promise<DeployResult> {
+  try {
+    return await client.query(DEPLOY_SOURCE, { ...variables, source });
+  } catch (error) {
+    if (!(error instanceof CapstanError) || !error.message.includes('SourceRevisionInput')) throw error;
+    return client.query(DEPLOY, variables);
+  }
 }
 
 export async function rollback(
@@ -154,6 +182,18 @@ export async function deleteEnvironment(
 
 export async function listBuilds(client: GatewayClient, environment: string | null, endpoint: string | null): Promise<readonly BuildRow[]> {
   return (await client.query(LIST_BUILDS, { environment, endpoint })).builds;
+}
+
+export type ReleaseRow = ListReleasesResult['builds'][number];
+
+/** The kept releases of an endpoint, newest first. */
+export async function listReleases(client: GatewayClient, environment: string, endpoint: string): Promise<readonly ReleaseRow[]> {
+  return (await client.query(LIST_RELEASES, { environment, endpoint })).builds;
+}
+
+/** What differs between two builds, by their digests. */
+export async function buildDifference(client: GatewayClient, from: string, to: string): Promise<Difference> {
+  return (await client.query(GET_BUILD_DIFFERENCE, { from, to })).buildDifference;
 }
 
 /** A null account means that of the client's own key. */

@@ -61,6 +61,7 @@ export const deploy: Command = {
       { listMachineTypes },
       { nextCommands, printEndpoints, publicWarning },
       { explainFailures, waitForReleases },
+      { readSource },
     ] = await Promise.all([
       import('../../compiler/build/build.ts'),
       import('../../compiler/build/folder-lock.ts'),
@@ -71,12 +72,14 @@ export const deploy: Command = {
       import('../api/nodes.ts'),
       import('../deploy/report.ts'),
       import('../deploy/wait.ts'),
+      import('../deploy/source.ts'),
     ]);
     const isWaiting = options['wait'] !== false;
     const timeoutMs = (readDuration('--wait-timeout', textOption(options, 'waitTimeout')) ?? WAIT_S) * 1_000;
     const into = textOption(options, 'env') ?? 'default';
     const service = serviceOf(settings, { options, env, terminal });
     terminal.step(`building ${folder}`);
+    const source = await readSource(folder, terminal, env.variables);
     const { application, deployed } = await withFolder(folder, terminal, async () => {
       const builtWith = async (changes: Partial<BuildOptions>): Promise<Built> => {
         const made = await build(folder, { ...buildOptions(options, env, folder), admit: () => service.reach(into), ...changes }, terminal);
@@ -98,7 +101,7 @@ export const deploy: Command = {
         terminal,
       });
       terminal.step(`deploying to ${client.address}`);
-      return { ...built, deployed: await deployApplication(client, { ...built, environment: into }, terminal) };
+      return { ...built, deployed: await deployApplication(client, { ...built, environment: into, source }, terminal) };
     });
     const { environment, endpoints: rows } = deployed;
     const created = rows.filter((row) => row.created).length;

@@ -4,6 +4,7 @@ import { setTimeout as pause } from 'node:timers/promises';
 
 import { baseImageOf } from '../../lib/base-images.ts';
 import { CapstanError } from '../../lib/errors.ts';
+import type { SourceRevision } from '../../lib/source-revision.ts';
 import { deploy, type Deployed } from '../api/control.ts';
 import type { GatewayClient } from '../../client/gateway-client.ts';
 import { createActivity } from '../../terminal/activity.ts';
@@ -28,12 +29,14 @@ export interface Deployment {
   readonly application: Application;
   readonly artifact: Artifact;
   readonly environment: string;
+  /** The commit of the project, where it is known. */
+  readonly source?: SourceRevision | null;
 }
 
 /** Uploads the artifact, if one is needed, and creates or updates the endpoints, all or none. Throws CapstanError. */
 export async function deployApplication(
   client: GatewayClient,
-  { application, artifact, environment }: Deployment,
+  { application, artifact, environment, source = null }: Deployment,
   terminal: Terminal,
 ): Promise<Deployed> {
   const upload = needsArtifact(application);
@@ -45,6 +48,7 @@ export async function deployApplication(
         environment,
         build: upload ? artifact.digest : '',
         endpoints: application.endpoints.map(({ spec }) => spec),
+        source,
       }),
     terminal,
     () => (upload ? 1 : 0),

@@ -11,7 +11,7 @@ import { EndpointKind } from '../../proto/gen/capstan/v1/common.ts';
 import type { GatewayClient } from '../../client/gateway-client.ts';
 import { LIST_DEPLOYED_FACTS, LIST_EARLIER_FACTS } from '../../client/graphql/gen/operations.ts';
 import type { Terminal } from '../../terminal/terminal.ts';
-import { archiveContents, type ArchiveContents } from '../../compiler/artifact/archive-contents.ts';
+import { archiveContents, type ArchiveContents } from '../../lib/archive-contents.ts';
 import {
   changesBetween,
   comparedSettings,

@@ -2,6 +2,7 @@
 import { fieldOf, UPDATABLE_PLAIN_NAMES } from '../../lib/endpoint-settings.ts';
 import { CapstanError } from '../../lib/errors.ts';
 import { EndpointPatch } from '../../proto/gen/capstan/v1/control.ts';
+import { buildDifference } from './build-difference.ts';
 import { checkSetting, whole } from './endpoint-form.ts';
 import { historyMessage, historyShape } from './history-shape.ts';
 import { lastHourMessage, routeFigureShapes, routeHistoryShape } from './route-shapes.ts';
@@ -11,7 +12,7 @@ import type { Fields } from './fields.ts';
 import type * as Schema from './gen/schema.ts';
 import { present } from './message-values.ts';
 
-export function endpointFields({ calls, call, change, shape, endpointsOf }: Fields) {
+export function endpointFields({ calls, call, change, contentsOf, shape, endpointsOf }: Fields) {
   async function environments(): Promise<Schema.Environment[]> {
     const found = (await call((control) => control.listEnvironments, {})).environments;
     return found.map((info) => environmentShape(info, async () => (await endpointsOf(info.name)).map(shape)));
@@ -30,6 +31,10 @@ export function endpointFields({ calls, call, change, shape, endpointsOf }: Fiel
     },
     builds: async ({ environment, endpoint }) =>
       (await call((control) => control.listBuilds, { environment: environment ?? '', endpoint: endpoint ?? '' })).builds.map(buildShape),
+    buildDifference: async ({ from, to }) => {
+      const [before, after] = [await contentsOf('from', from), await contentsOf('to', to)];
+      return buildDifference(before, after);
+    },
     deployments: async ({ environment, limit }) => {
       const request = { environment: environment ?? '', limit: whole('limit', limit ?? 0) };
       return (await call((control) => control.listDeployments, request)).deployments.map(deploymentShape);
@@ -51,8 +56,14 @@ export function endpointFields({ calls, call, change, shape, endpointsOf }: Fiel
       const request = { name, force: force === true, stopJobs: stopJobs === true };
       return (await change((control) => control.deleteEnvironment, request)).endpoints.map(shape);
     },
-    deploy: async ({ environment, build, endpoints }) => {
-      const request = { environment: environment ?? '', buildDigest: build, buildSize: 0, endpoints: [...endpoints] };
+    deploy: async ({ environment, build, endpoints, source }) => {
+      const request = {
+        environment: environment ?? '',
+        buildDigest: build,
+        buildSize: 0,
+        endpoints: [...endpoints],
+        source: source ?? undefined,
+      };
       const deployed = await change((control) => control.deploy, request);
       return { environment: deployed.environment, endpoints: deployed.endpoints.map(shape) };
     },

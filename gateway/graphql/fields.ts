@@ -1,4 +1,5 @@
 /** What the fields of one request share. */
+import type { ArchiveContents } from '../../lib/archive-contents.ts';
 import type { ClusterRow } from '../../lib/owner/cluster-list.ts';
 import type { EndpointInfo } from '../../proto/gen/capstan/v1/control.ts';
 import type { ControlCalls } from './control-calls.ts';
@@ -14,6 +15,8 @@ export interface Fields {
   readonly shape: (info: EndpointInfo) => Schema.Endpoint;
   /** Several fields of a query need them; they are read once. All environments: an empty name. */
   readonly endpointsOf: (environment: string) => Promise<EndpointInfo[]>;
+  /** What a build of the caller's account holds, by its digest in this argument. */
+  readonly contentsOf: (argument: string, digest: string) => Promise<ArchiveContents>;
   readonly isOperator: boolean;
   /** Aborted once the gateway is about to close. */
   readonly draining: AbortSignal;

@@ -15,7 +15,7 @@ import { nodeFields } from './node-fields.ts';
 import { secretFields } from './secret-fields.ts';
 import { endpointShape, type Addresses } from './shapes.ts';
 
-export interface RootDeps extends Pick<Fields, 'calls' | 'isOperator' | 'draining' | 'cluster'> {
+export interface RootDeps extends Pick<Fields, 'calls' | 'contentsOf' | 'isOperator' | 'draining' | 'cluster'> {
   readonly addresses: Addresses;
 }
 

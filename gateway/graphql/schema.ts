@@ -8,6 +8,7 @@ import { JOB_TYPES, LOG_TYPES } from './job-types.ts';
 import { KEY_TYPES } from './key-types.ts';
 import { NODE_TYPES } from './node-types.ts';
 import { OPERATOR_TYPES } from './operator-types.ts';
+import { RELEASE_TYPES } from './release-types.ts';
 import { SETTINGS_INPUT, SETTINGS_OUTPUT } from './settings-types.ts';
 
 const SCHEMA_TEXT = `
@@ -28,6 +29,8 @@ type Query {
   endpoint(id: ID, environment: String, name: String): Endpoint
   "The kept builds, newest first. endpoint: an id, or a name in the environment."
   builds(environment: String, endpoint: String): [Build!]!
+  "Which files and packages differ between two builds of the account, by their digests. Requires the scope ALL: it reads their code."
+  buildDifference(from: String!, to: String!): BuildDifference!
   "The kept deployments of an environment, newest first."
   deployments(environment: String, limit: Int): [Deployment!]!
   "The workers of one endpoint (its id), or of all."
@@ -90,8 +93,8 @@ type Mutation {
   createEnvironment(name: String!): Environment!
   "Deletes an environment and returns its deleted endpoints. Fails while it has endpoints, unless force is true."
   deleteEnvironment(name: String!, force: Boolean = false, stopJobs: Boolean = false): [Endpoint!]!
-  "Creates or updates endpoints, all or none. build: the digest of an artifact that was uploaded to /builds/<digest>."
-  deploy(environment: String, build: String!, endpoints: [EndpointSpec!]!): DeployResult!
+  "Creates or updates endpoints, all or none. build: the digest of an artifact that was uploaded to /builds/<digest>. source: the commit that it was built from, to be shown with the release."
+  deploy(environment: String, build: String!, endpoints: [EndpointSpec!]!, source: SourceRevisionInput): DeployResult!
   "Changes settings without a new build; omitted settings stay. endpoint: an id, or a name in the environment default."
   updateEndpoint(endpoint: ID!, settings: EndpointSettings!): Endpoint!
   "Requests a first worker of the endpoint's release, whatever its load, and says how far its start is. It holds for 15 s; repeat it while you wait. endpoint: an id, or a name in the environment default."
@@ -271,33 +274,7 @@ type Queue {
   detail: String
 }
 
-type DeployResult { environment: String! endpoints: [Endpoint!]! }
-
-type Build {
-  digest: String!
-  "Bytes."
-  size: Float!
-  environment: String!
-  deployedAt: Time!
-  endpoints: [String!]!
-  "Endpoints that use it now."
-  current: [String!]!
-  "<endpoint>.<function>"
-  functions: [String!]!
-  "What rollback to this build restores; null unless the builds of one endpoint are asked for."
-  settings: ReleasedSettings
-}
-"""An endpoint's settings as a deployment left them."""
-type ReleasedSettings {
-  settings: Settings!
-  routes: [Route!]!
-  "Names of its environment values, sorted."
-  envNames: [String!]!
-  "Names of those whose values differ from the endpoint's present ones."
-  envChanged: [String!]!
-}
-type Deployment { number: Int! environment: String! at: Time! cause: Cause! endpoints: [DeployedEndpoint!]! }
-type DeployedEndpoint { id: ID! name: String! build: String! }
+${RELEASE_TYPES}
 
 type Worker {
   id: ID!

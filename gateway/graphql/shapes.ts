@@ -11,6 +11,7 @@ import {
   type AccountInfo,
   type AttentionItem,
   type BuildInfo,
+  type ReleaseInfo,
   type ReleasedSettings,
   type CellInfo,
   type DeploymentInfo,
@@ -125,8 +126,23 @@ export function environmentShape(info: EnvironmentInfo, endpoints: () => Promise
   return { name, createdAt: timeOrNull(createdAtMs), workersMax, deployment, endpoints };
 }
 
-export function buildShape({ deployedAtMs, settings, ...build }: BuildInfo): Schema.Build {
-  return { ...build, deployedAt: time(deployedAtMs), settings: settings === undefined ? null : releasedShape(settings) };
+export function buildShape({ deployedAtMs, settings, release, ...build }: BuildInfo): Schema.Build {
+  return {
+    ...build,
+    deployedAt: time(deployedAtMs),
+    settings: settings === undefined ? null : releasedShape(settings),
+    release: releaseShape(release),
+  };
+}
+
+/** A scheduler of an earlier version sends none. */
+function releaseShape(release: ReleaseInfo | undefined): Schema.Release {
+  const { number = 0, cause, key = '', keyName = '', source } = release ?? {};
+  return { number, cause: causeShape(cause), key: orNull(key), keyName: orNull(keyName), source: source ?? null };
+}
+
+function causeShape(cause: DeploymentCause | undefined): Schema.Cause {
+  return cause === DeploymentCause.ROLLBACK ? 'ROLLBACK' : 'DEPLOY';
 }
 
 function releasedShape({ spec, envNames, envChanged }: ReleasedSettings): Schema.ReleasedSettings {
@@ -140,13 +156,20 @@ function routeShapes(spec: EndpointSpec | undefined): Schema.Route[] {
   });
 }
 
-export function deploymentShape({ number, environment, atMs, cause, endpoints }: DeploymentInfo): Schema.Deployment {
+export function deploymentShape({ number, environment, atMs, cause, key, keyName, endpoints }: DeploymentInfo): Schema.Deployment {
   return {
     number,
     environment,
     at: time(atMs),
-    cause: cause === DeploymentCause.ROLLBACK ? 'ROLLBACK' : 'DEPLOY',
-    endpoints: endpoints.map(({ endpointId, name, buildDigest }) => ({ id: endpointId, name, build: buildDigest })),
+    cause: causeShape(cause),
+    key: orNull(key),
+    keyName: orNull(keyName),
+    endpoints: endpoints.map(({ endpointId, name, buildDigest, source }) => ({
+      id: endpointId,
+      name,
+      build: buildDigest,
+      source: source ?? null,
+    })),
   };
 }
 

@@ -25,6 +25,11 @@ export class StepContext {
     this.#audit = audit;
   }
 
+  /** The key behind a command, and its name; undefined where the entry of the audit log names none. */
+  get author(): Pick<AuditEntry, 'key' | 'keyName'> | undefined {
+    return this.#audit === null ? undefined : { key: this.#audit.key, keyName: this.#audit.keyName };
+  }
+
   /** Adds an operation to commit. */
   write(op: Op, cause: Cause | null = null, subject: WriteSubject | null = null, reserved: BodyReservation | null = null): Write {
     return this.#result.write(op, cause, subject, reserved);

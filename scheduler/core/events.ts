@@ -6,6 +6,7 @@ import type { AgentEvent, Hello } from '../../proto/gen/capstan/v1/nodes.ts';
 import type { Damaged } from './ports/stored-payload.ts';
 import type { DeliveryHead, JobKind, JobRow, Op, Outcome, QueuedJob, WholeJob } from './ports/store.ts';
 import type { LimitedOperation, Usage } from './state/rate-limits.ts';
+import type { SourceRevision } from '../../lib/source-revision.ts';
 import type { AuditEntry } from './audit.ts';
 import type { AccountRow, AlertChannelRow, EncryptedRow, KeyRow, MasterKeyRow, SessionRow } from './state/control-rows.ts';
 import type { EndpointInput } from './state/endpoints.ts';
@@ -59,6 +60,7 @@ export type Command =
       /** Digest; empty for workers that bring their own program. */
       readonly build: string;
       readonly endpoints: readonly EndpointInput[];
+      readonly source?: SourceRevision | undefined;
     }
   /** The account sent this build, which is in the artifact store, or requested one that it owns. */
   | { readonly kind: 'put-build'; readonly account: string; readonly digest: string; readonly size: number }

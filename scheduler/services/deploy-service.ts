@@ -2,6 +2,7 @@
 import type { Metadata } from '@grpc/grpc-js';
 
 import { CapstanError } from '../../lib/errors.ts';
+import { sourceViolation, type SourceRevision } from '../../lib/source-revision.ts';
 import { endpointNotFound } from '../../lib/job-errors.ts';
 import {
   DeploymentCause,
@@ -13,6 +14,7 @@ import {
   type EndpointPatch,
   type EndpointSpec,
   type EnvironmentInfo,
+  type ReleaseInfo,
 } from '../../proto/gen/capstan/v1/control.ts';
 import { checkDigest } from '../blobs/ids.ts';
 import { buildNotFound, ownedBuild } from '../core/control/builds.ts';
@@ -89,10 +91,11 @@ export function deployHandlers(deps: ControlDeps): DeployHandlers {
   }
 
   return {
-    deploy: call('Deploy', async ({ environment: given, buildDigest, endpoints: specs }, metadata) => {
+    deploy: call('Deploy', async ({ environment: given, buildDigest, endpoints: specs, source }, metadata) => {
       const account = auth.account(metadata);
       const environment = orDefault(given);
       const checked = checkEndpoints(specs, around(account, environment));
+      if (source !== undefined) checkSource(source);
       const built = checked.find(({ functions }) => functions.length > 0);
       if (buildDigest === '' && built !== undefined) {
         const message = `build_digest: is required, because endpoint ${built.name} runs functions of a build`;
@@ -114,10 +117,14 @@ export function deployHandlers(deps: ControlDeps): DeployHandlers {
       const audit = entryOf(auth, metadata, {
         ...{ action: 'deploy', object: environment, account },
         before: { endpoints: Object.fromEntries(changes.flatMap(([name, { before }]) => (before === null ? [] : [[name, before]]))) },
-        after: { build: buildDigest.slice(0, 12), endpoints: Object.fromEntries(changes.map(([name, { after }]) => [name, after])) },
+        after: {
+          build: buildDigest.slice(0, 12),
+          ...(source === undefined ? {} : { commit: source.commit }),
+          endpoints: Object.fromEntries(changes.map(([name, { after }]) => [name, after])),
+        },
       });
       const endpoints = checked.map((endpoint) => encryptEnv(endpoint, cipher, { account, environment }));
-      return deployed(await engine.command({ kind: 'deploy', account, environment, build: buildDigest, endpoints }, audit));
+      return deployed(await engine.command({ kind: 'deploy', account, environment, build: buildDigest, endpoints, source }, audit));
     }),
     updateEndpoint: call('UpdateEndpoint', async ({ endpointId, patch }, metadata) => {
       const endpoint = endpointNamed(engine.state, auth.account(metadata), 'default', endpointId);
@@ -218,6 +225,12 @@ export function deployHandlers(deps: ControlDeps): DeployHandlers {
   };
 }
 
+/** @throws CapstanError INVALID_ARGUMENT */
+function checkSource(source: SourceRevision): void {
+  const violation = sourceViolation(source);
+  if (violation !== null) throw new CapstanError('INVALID_ARGUMENT', `${violation.field}: ${violation.rule}`, { field: violation.field });
+}
+
 /** The settings that an endpoint gets, those that its caller left out included. With the values of its environment: must not be logged. */
 function wholeSpec(endpoint: CheckedEndpoint): EndpointSpec {
   return { ...specOfInput({ ...endpoint, envSealed: null }), env: JSON.parse(endpoint.env) as Record<string, string> };
@@ -279,19 +292,21 @@ function environmentInfo(state: State, row: EnvironmentRow): EnvironmentInfo {
 
 /** Returns the builds of an environment, newest first; with `only`, those of one endpoint. */
 function buildInfos(state: State, account: string, environment: string, only: string | null): BuildInfo[] {
-  const found = new Map<string, { at: number; endpoints: Set<string>; functions: Set<string> }>();
-  for (const { at, endpoints } of historyOf(state, account, environment)) {
-    for (const { id, build, input } of endpoints) {
+  const found = new Map<string, { at: number; endpoints: Set<string>; functions: Set<string>; release?: ReleaseInfo }>();
+  for (const deployment of historyOf(state, account, environment)) {
+    const { at } = deployment;
+    for (const { id, build, input, source } of deployment.endpoints) {
       if (only !== null && id !== only) continue;
       const entry = found.get(build) ?? { at: 0, endpoints: new Set(), functions: new Set() };
       found.set(build, entry);
       entry.at = Math.max(entry.at, at);
+      entry.release = { ...releaseInfo(deployment), source };
       entry.endpoints.add(input.name);
       for (const fn of input.functions) entry.functions.add(`${input.name}.${fn.name}`);
     }
   }
   const current = inside(state, account, environment);
-  const infos = [...found].map(([digest, { at, endpoints, functions }]): BuildInfo => {
+  const infos = [...found].map(([digest, { at, endpoints, functions, release }]): BuildInfo => {
     const having = current.filter(({ config }) => state.releases.get(config.release)?.buildDigest === digest);
     return {
       digest,
@@ -301,6 +316,7 @@ function buildInfos(state: State, account: string, environment: string, only: st
       endpoints: [...endpoints].toSorted(),
       current: having.map(({ config }) => config.name).toSorted(),
       functions: [...functions].toSorted(),
+      release,
     };
   });
   return infos.toSorted((a, b) => Number(b.deployedAtMs - a.deployedAtMs));
@@ -325,13 +341,17 @@ function withSettings(builds: readonly BuildInfo[], state: State, id: string, ci
   });
 }
 
-function deploymentInfo({ number, environment, at, cause, endpoints }: DeploymentRow): DeploymentInfo {
+function releaseInfo({ number, cause, key = '', keyName = '' }: DeploymentRow): ReleaseInfo {
+  return { number, cause: cause === 'DEPLOY' ? DeploymentCause.DEPLOY : DeploymentCause.ROLLBACK, key, keyName };
+}
+
+function deploymentInfo(deployment: DeploymentRow): DeploymentInfo {
+  const { environment, at, endpoints } = deployment;
   return {
-    number,
+    ...releaseInfo(deployment),
     environment,
     atMs: BigInt(at),
-    cause: cause === 'DEPLOY' ? DeploymentCause.DEPLOY : DeploymentCause.ROLLBACK,
-    endpoints: endpoints.map(({ id, build, input }) => ({ endpointId: id, name: input.name, buildDigest: build })),
+    endpoints: endpoints.map(({ id, build, input, source }) => ({ endpointId: id, name: input.name, buildDigest: build, source })),
   };
 }
 

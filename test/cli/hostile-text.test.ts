@@ -163,6 +163,8 @@ const cases: Readonly<
   'cell move-account': [{ args: [HOSTILE, HOSTILE] }],
   'cell assign-node': [{ args: [HOSTILE], more: { cell: HOSTILE } }],
   'builds list': [{}],
+  'releases list': [{ args: [HOSTILE] }],
+  'releases diff': [{ args: [HOSTILE, HOSTILE] }],
   'env list': [{}],
   'env get': [{ args: [HOSTILE] }],
   'env create': [{ args: [HOSTILE] }],

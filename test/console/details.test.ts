@@ -86,8 +86,29 @@ serial(`releases say what differs, and a rollback says it before it happens${SKI
   const changed = join(await folderOf(t), 'app');
   await cp(join(import.meta.dirname, 'app'), changed, { recursive: true });
   await appendFile(join(changed, 'handlers.ts'), '// another build\n');
+  for (const args of [
+    ['init', '--quiet'],
+    ['add', '.'],
+    ['commit', '--quiet', '-m', 'mend <b>words</b>'],
+  ])
+    await promisify(execFile)('git', ['-c', 'user.name=A', '-c', 'user.email=a@example', '-c', 'commit.gpgsign=false', ...args], {
+      cwd: changed,
+    });
   await stack.deploy(changed);
   await stack.tool('endpoints', 'set', 'words', 'idleTimeout=400');
+  const newest = builds.getByRole('row', { name: /current/ });
+  await newest.getByText('mend <b>words</b>').waitFor();
+  await newest.getByText('deployed by first key').waitFor();
+  const comparison = page.getByRole('region', { name: 'Compare releases' });
+  await comparison.getByText('handlers.ts').waitFor();
+  t.is(await comparison.getByText('web.ts').count(), 0, 'files that are the same are not listed');
+  await page.getByLabel('From').selectOption({ index: 0 });
+  await page.waitForURL(/from=[0-9a-f]{64}/);
+  await comparison.getByText('The same build.').waitFor();
+  await page.goBack();
+  await comparison.getByText('handlers.ts').waitFor();
+  await checkAccessibility(t, page, 'comparison of releases');
+  t.regex(await stack.tool('releases', 'list', 'words'), /mend <b>words<\/b>/);
   const rollBack = builds.getByRole('button', { name: 'Roll back' });
   await rollBack.click();
   await page.getByRole('dialog').getByText('idleTimeout').waitFor();

@@ -32,6 +32,7 @@ const table: Readonly<Record<string, readonly Caller[]>> = {
   'query jobSummary': callers,
   'query job': callers,
   'query builds': wholeReaders,
+  'query buildDifference': owners,
   'query deployments': wholeReaders,
   'query nodes': wholeReaders,
   'query node': wholeReaders,

@@ -8,6 +8,8 @@ export type AlertChannelKind = 'WEBHOOK' | 'EMAIL';
 
 export type Kind = 'QUEUE' | 'LOAD_BALANCED';
 
+export type Cause = 'DEPLOY' | 'ROLLBACK';
+
 export type StartPhase = 'PAUSED' | 'PLACING' | 'NO_NODE' | 'PREPARING' | 'STARTING' | 'READY' | 'CRASH_LOOP';
 
 export type BulkState = 'RUNNING' | 'DONE' | 'STOPPED' | 'FAILED';
@@ -34,6 +36,12 @@ export interface AuditFilter {
   readonly object?: string | null | undefined;
   readonly sinceMs?: number | null | undefined;
   readonly untilMs?: number | null | undefined;
+}
+
+export interface SourceRevisionInput {
+  readonly commit: string;
+  readonly message: string;
+  readonly isDirty: boolean;
 }
 
 export interface EndpointSettings {
@@ -217,6 +225,33 @@ export interface BuildRow {
   readonly endpoints: readonly string[];
   readonly current: readonly string[];
   readonly functions: readonly string[];
+}
+
+export interface ReleaseFacts {
+  readonly number: number;
+  readonly cause: Cause;
+  readonly key: string | null;
+  readonly keyName: string | null;
+  readonly source: {
+    readonly commit: string;
+    readonly message: string;
+    readonly isDirty: boolean;
+  } | null;
+}
+
+export interface Difference {
+  readonly files: readonly {
+    readonly path: string;
+    readonly sizeBefore: number | null;
+    readonly sizeAfter: number | null;
+  }[];
+  readonly filesOmitted: number;
+  readonly packages: readonly {
+    readonly name: string;
+    readonly before: string | null;
+    readonly after: string | null;
+  }[];
+  readonly packagesOmitted: number;
 }
 
 export interface WorkerStart {
@@ -725,6 +760,50 @@ export type ListBuildsVariables = {
 };
 export const LIST_BUILDS =
   'query ListBuilds($environment:String$endpoint:String){builds(environment:$environment endpoint:$endpoint){digest size environment deployedAt endpoints current functions}}' as Operation<ListBuildsResult, ListBuildsVariables>;
+
+export interface ListReleasesResult {
+  readonly builds: readonly {
+    readonly digest: string;
+    readonly size: number;
+    readonly environment: string;
+    readonly deployedAt: string;
+    readonly endpoints: readonly string[];
+    readonly current: readonly string[];
+    readonly functions: readonly string[];
+    readonly release: ReleaseFacts;
+  }[];
+}
+export type ListReleasesVariables = {
+  readonly environment?: string | null | undefined;
+  readonly endpoint: string;
+};
+export const LIST_RELEASES =
+  'query ListReleases($environment:String$endpoint:String!){builds(environment:$environment endpoint:$endpoint){digest size environment deployedAt endpoints current functions release{number cause key keyName source{commit message isDirty}}}}' as Operation<ListReleasesResult, ListReleasesVariables>;
+
+export interface GetBuildDifferenceResult {
+  readonly buildDifference: Difference;
+}
+export type GetBuildDifferenceVariables = {
+  readonly from: string;
+  readonly to: string;
+};
+export const GET_BUILD_DIFFERENCE =
+  'query GetBuildDifference($from:String!$to:String!){buildDifference(from:$from to:$to){files{path sizeBefore sizeAfter}filesOmitted packages{name before after}packagesOmitted}}' as Operation<GetBuildDifferenceResult, GetBuildDifferenceVariables>;
+
+export interface DeploySourceResult {
+  readonly deploy: {
+    readonly environment: string;
+    readonly endpoints: readonly EndpointFields[];
+  };
+}
+export type DeploySourceVariables = {
+  readonly environment?: string | null | undefined;
+  readonly build: string;
+  readonly endpoints: readonly object[];
+  readonly source: SourceRevisionInput;
+};
+export const DEPLOY_SOURCE =
+  'mutation DeploySource($environment:String$build:String!$endpoints:[EndpointSpec!]!$source:SourceRevisionInput!){deploy(environment:$environment build:$build endpoints:$endpoints source:$source){environment endpoints{id name kind url environment created build{digest}release routes{method path function}functions settings{workersMin workersMax}workers{total}queue{inQueue inProgress reason detail}}}}' as Operation<DeploySourceResult, DeploySourceVariables>;
 
 export interface DeployResult {
   readonly deploy: {

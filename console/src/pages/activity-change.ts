@@ -21,9 +21,14 @@ function flat(facts: unknown, prefix = '', depth = 0): ReadonlyMap<string, strin
     const name = `${prefix}${key}`;
     if (isObject(value) && depth < MAX_DEPTH) {
       for (const [inner, text] of flat(value, `${name}.`, depth + 1)) found.set(inner, text);
-    } else if (value !== null) found.set(name, typeof value === 'string' ? value : JSON.stringify(value));
+    } else if (value !== null) found.set(name, textOf(value));
   }
   return found;
+}
+
+function textOf(value: unknown): string {
+  if (typeof value === 'string') return value;
+  return Array.isArray(value) && value.every((each) => typeof each === 'string') ? value.join(', ') : JSON.stringify(value);
 }
 
 function isObject(value: unknown): value is Readonly<Record<string, unknown>> {

@@ -146,6 +146,25 @@ export interface Queue {
   readonly detail: string | null;
 }
 
+export interface BuildDifference {
+  readonly files: readonly FileChange[];
+  readonly filesOmitted: number;
+  readonly packages: readonly PackageChange[];
+  readonly packagesOmitted: number;
+}
+
+export interface FileChange {
+  readonly path: string;
+  readonly sizeBefore: number | null;
+  readonly sizeAfter: number | null;
+}
+
+export interface PackageChange {
+  readonly name: string;
+  readonly before: string | null;
+  readonly after: string | null;
+}
+
 export interface DeployResult {
   readonly environment: string;
   readonly endpoints: readonly Endpoint[];
@@ -160,6 +179,27 @@ export interface Build {
   readonly current: readonly string[];
   readonly functions: readonly string[];
   readonly settings: ReleasedSettings | null;
+  readonly release: Release;
+}
+
+export interface Release {
+  readonly number: number;
+  readonly cause: Cause;
+  readonly key: string | null;
+  readonly keyName: string | null;
+  readonly source: SourceRevision | null;
+}
+
+export interface SourceRevision {
+  readonly commit: string;
+  readonly message: string;
+  readonly isDirty: boolean;
+}
+
+export interface SourceRevisionInput {
+  readonly commit: string;
+  readonly message: string;
+  readonly isDirty: boolean;
 }
 
 export interface ReleasedSettings {
@@ -174,6 +214,8 @@ export interface Deployment {
   readonly environment: string;
   readonly at: string;
   readonly cause: Cause;
+  readonly key: string | null;
+  readonly keyName: string | null;
   readonly endpoints: readonly DeployedEndpoint[];
 }
 
@@ -181,6 +223,7 @@ export interface DeployedEndpoint {
   readonly id: string;
   readonly name: string;
   readonly build: string;
+  readonly source: SourceRevision | null;
 }
 
 export interface Worker {
@@ -847,6 +890,11 @@ export interface BuildsArguments {
   readonly endpoint?: string | null | undefined;
 }
 
+export interface BuildDifferenceArguments {
+  readonly from: string;
+  readonly to: string;
+}
+
 export interface DeploymentsArguments {
   readonly environment?: string | null | undefined;
   readonly limit?: number | null | undefined;
@@ -974,6 +1022,7 @@ export interface DeployArguments {
   readonly environment?: string | null | undefined;
   readonly build: string;
   readonly endpoints: readonly EndpointSpec[];
+  readonly source?: SourceRevisionInput | null | undefined;
 }
 
 export interface UpdateEndpointArguments {
@@ -1123,6 +1172,7 @@ export interface Root {
   readonly endpoints: (args: EndpointsArguments) => Promise<readonly Endpoint[]>;
   readonly endpoint: (args: EndpointArguments) => Promise<Endpoint | null>;
   readonly builds: (args: BuildsArguments) => Promise<readonly Build[]>;
+  readonly buildDifference: (args: BuildDifferenceArguments) => Promise<BuildDifference>;
   readonly deployments: (args: DeploymentsArguments) => Promise<readonly Deployment[]>;
   readonly workers: (args: WorkersArguments) => Promise<readonly Worker[]>;
   readonly jobs: (args: JobsArguments) => Promise<JobPage>;

@@ -5,12 +5,17 @@ import { z } from 'zod';
 import { CapstanError, errorTable, retryAfterS } from '../../../lib/errors.ts';
 import { KeyScope } from '../../../proto/gen/capstan/v1/control.ts';
 import { isWorkerToken, keyText } from '../../auth/authenticate.ts';
+import { BuildContents } from '../../blobs/build-contents.ts';
+import { BuildUploads } from '../../blobs/builds.ts';
 import { parseWhole } from '../../json/body.ts';
 import type { Key } from '../../directory/directory.ts';
+import { ownsAccount } from '../../directory/permission.ts';
+import { digestIn } from '../../graphql/build-difference.ts';
 import { ControlCalls } from '../../graphql/control-calls.ts';
 import { refusalOf } from '../../graphql/errors.ts';
 import type { RootDeps } from '../../graphql/root.ts';
 import type { GraphqlRunner } from '../../graphql/run.ts';
+import { callMetadata } from '../../grpc/connection.ts';
 import { peerOfRequest } from '../forwarded.ts';
 import { baseUrl } from '../base-url.ts';
 import { nameOfKey } from '../key-rates.ts';
@@ -39,6 +44,7 @@ const answerBody = z.looseObject({
 
 export function graphqlRoutes(app: FastifyInstance, services: Services): void {
   const { authenticator, cells, cluster, config, keyRates, proxies, lookup, log, now, turns } = services;
+  const contents = new BuildContents();
   let runner: Promise<GraphqlRunner> | undefined;
   const keys = new WeakMap<FastifyRequest, Key>();
 
@@ -69,6 +75,12 @@ export function graphqlRoutes(app: FastifyInstance, services: Services): void {
         address: peerOfRequest(request.raw, proxies),
       }),
       addresses: { base: baseUrl(request, config, proxies), lbDomain: config.lbDomain, forWorker: isWorkerToken(text) },
+      contentsOf: async (argument, digest) => {
+        if (!ownsAccount(key))
+          throw new CapstanError('PERMISSION_DENIED', 'this key is not permitted to read builds; that requires the scope ALL or OPERATOR');
+        const { name, blobs } = cells.ofKey(key);
+        return contents.of(digestIn(argument, digest), new BuildUploads(blobs, config.readTimeoutMs), callMetadata(text, true, name));
+      },
       isOperator: key.scope === KeyScope.OPERATOR,
       draining: services.draining,
       cluster: () => cluster.list(config.readTimeoutMs),

@@ -19,6 +19,7 @@ import {
   type Release,
 } from '../state/endpoints.ts';
 import { emptyUpdate, endpointEntry } from '../fleet/directory.ts';
+import type { SourceRevision } from '../../../lib/source-revision.ts';
 import type { Write } from '../effects.ts';
 import type { Command } from '../events.ts';
 import { type State, liveEndpoints } from '../state.ts';
@@ -36,6 +37,7 @@ type Rollback = Extract<Command, { kind: 'rollback' }>;
 interface Change {
   readonly input: EndpointInput;
   readonly build: BuildRow;
+  readonly source?: SourceRevision | undefined;
 }
 
 /** The build of workers that bring their own program. */
@@ -49,7 +51,7 @@ export function deploy(ctx: StepContext, call: number, command: Deploy): void {
     ctx.reply(call, buildNotFound(command.build));
     return;
   }
-  const changes = command.endpoints.map((input) => ({ input, build }));
+  const changes = command.endpoints.map((input) => ({ input, build, source: command.source }));
   const refusal = nameTaken(ctx.state, command) ?? overQuota(ctx.state, { account, environment }, changes, 'deploys');
   if (refusal !== null) {
     ctx.reply(call, refusal);
@@ -72,9 +74,9 @@ export function rollback(ctx: StepContext, call: number, command: Rollback): voi
     ctx.reply(call, error);
     return;
   }
-  const changes = live.flatMap(({ input, build: digest }) => {
+  const changes = live.flatMap(({ input, build: digest, source }) => {
     const row = digest === '' ? noBuild : ctx.state.builds.get(digest);
-    return row === undefined ? [] : [{ input, build: row }];
+    return row === undefined ? [] : [{ input, build: row, source }];
   });
   const refusal = overQuota(ctx.state, { account, environment }, changes, 'stays');
   if (refusal !== null) ctx.reply(call, refusal);
@@ -115,9 +117,10 @@ function apply(
     const { config, created } = putEndpoint(ctx, account, environment, change);
     answers.push({ id: config.id, created });
     entries.push(endpointEntry(ctx.state, config));
-    deployed.push({ id: config.id, build: change.build.digest, input: change.input });
+    const { input, build, source } = change;
+    deployed.push({ id: config.id, build: build.digest, input, ...(source === undefined ? {} : { source }) });
   }
-  const write = record(ctx, { account, environment, at: ctx.now.wall, cause, endpoints: deployed });
+  const write = record(ctx, { account, environment, at: ctx.now.wall, cause, ...ctx.author, endpoints: deployed });
   sweepBuilds(ctx);
   ctx.emit({ kind: 'directory', update: { ...emptyUpdate(), endpoints: entries } }, write);
   ctx.reply(call, { kind: 'deployed', environment, endpoints: answers }, write);

@@ -1,4 +1,5 @@
 /** Rows of the control plane: accounts, keys, environments, deployments, builds. */
+import type { SourceRevision } from '../../../lib/source-revision.ts';
 import type { AccountNetwork, IsolationLevel, WorkerRuntime } from '../../../lib/isolation.ts';
 import type { KeyScope } from '../../../proto/gen/capstan/v1/control.ts';
 import type { ControlKind } from '../ports/store.ts';
@@ -172,6 +173,8 @@ export interface DeployedInput {
   readonly id: string;
   readonly build: string;
   readonly input: EndpointInput;
+  /** The commit of the build, also after a rollback to it; absent where it is not known. */
+  readonly source?: SourceRevision;
 }
 
 export interface DeploymentRow {
@@ -182,6 +185,9 @@ export interface DeploymentRow {
   /** Wall clock, ms. */
   readonly at: number;
   readonly cause: 'DEPLOY' | 'ROLLBACK';
+  /** Id of the key that deployed or rolled back, and its name then; absent in rows of earlier versions. */
+  readonly key?: string;
+  readonly keyName?: string;
   readonly endpoints: readonly DeployedInput[];
 }
 

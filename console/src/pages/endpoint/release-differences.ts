@@ -27,6 +27,13 @@ export function differencesOf(
   ];
 }
 
+/** The same of two releases. Values of the environment are compared only with the present ones. */
+export function differencesBetween(from: Released | null, to: Released | null): readonly Difference[] | undefined {
+  if (from === null || to === null) return undefined;
+  const differences = differencesOf(to, to.settings, { ...from, envChanged: [] });
+  return differences?.map(({ name, now, earlier }) => ({ name, now: earlier, earlier: now }));
+}
+
 type Shown = ReadonlyMap<string, string>;
 
 function mapOf(values: AllSettings): Shown {

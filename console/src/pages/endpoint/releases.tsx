@@ -1,15 +1,20 @@
 import type { JSX } from 'preact';
 
-import { LIST_RELEASES, ROLLBACK } from '../../api/graphql/gen/operations.ts';
+import { LIST_RELEASES, ROLLBACK, type ListReleasesResult } from '../../api/graphql/gen/operations.ts';
 import { useAction, useLive } from '../../api/live.ts';
 import { graphql } from '../../api/request.ts';
 import { useWriteRefusal } from '../../api/session.ts';
 import { bytes, time } from '../../ui/format.ts';
 import { Badge, ConfirmButton, Failure, Loaded, Mono, Table, Text } from '../../ui/parts.tsx';
 import type { EndpointData } from './query.ts';
-import { differencesOf, type Difference } from './release-differences.ts';
+import { ReleaseComparison } from './release-comparison.tsx';
+import { Differences } from './settings-differences.tsx';
+import { differencesOf } from './release-differences.ts';
 
 const DIGITS = 12;
+const COMMIT_DIGITS = 8;
+
+type ReleaseSource = NonNullable<ListReleasesResult['builds'][number]['release']['source']>;
 
 /** The builds that the endpoint can return to, and what that would change. */
 export function Releases({ endpoint }: { endpoint: EndpointData }): JSX.Element {
@@ -27,70 +32,94 @@ export function Releases({ endpoint }: { endpoint: EndpointData }): JSX.Element 
       <Failure error={rollback.error} />
       <Loaded query={query}>
         {({ builds, endpoint: present }) => (
-          <Table
-            label="Builds"
-            rows={builds}
-            id={({ digest, deployedAt }) => digest + deployedAt}
-            empty="No build: its own image serves it."
-            columns={[
-              { title: 'Build', cell: ({ digest }) => <Mono of={shortened(digest)} /> },
-              { title: 'Deployed', cell: ({ deployedAt }) => time(deployedAt) },
-              { title: 'Size', isNumber: true, cell: ({ size }) => bytes(size) },
-              { title: 'Functions', cell: ({ functions }) => <Text of={functions.join(', ')} /> },
-              {
-                title: 'Compared with now',
-                cell: ({ settings }) => <Differences of={differencesOf(endpoint, present?.settings, settings)} />,
-              },
-              {
-                title: '',
-                cell: ({ digest, settings }) =>
-                  digest === endpoint.build?.digest ? (
-                    <Badge state="current" />
-                  ) : (
-                    <ConfirmButton
-                      label="Roll back"
-                      explain={
-                        <>
-                          <p>
-                            <Text of={endpoint.name} /> returns to the build {shortened(digest)}, with its settings and environment values
-                            of then. Jobs that wait run on it; running jobs continue on the present one.
-                          </p>
-                          <Differences of={differencesOf(endpoint, present?.settings, settings)} isOpen />
-                        </>
-                      }
-                      refusal={refusal}
-                      isBusy={rollback.isPending}
-                      onConfirm={() => rollback.mutate(digest)}
-                    />
+          <>
+            <Table
+              label="Builds"
+              rows={builds}
+              id={({ digest, deployedAt }) => digest + deployedAt}
+              empty="No build: its own image serves it."
+              columns={[
+                { title: 'Release', isNumber: true, cell: ({ release }) => numberText(release.number) },
+                {
+                  title: 'Deployed',
+                  cell: ({ deployedAt, release }) => (
+                    <>
+                      {time(deployedAt)}
+                      <div class="muted">
+                        {release.cause === 'ROLLBACK' ? 'rolled back' : 'deployed'} by{' '}
+                        <Text of={release.keyName ?? release.key ?? 'unknown'} />
+                      </div>
+                    </>
                   ),
-              },
-            ]}
-          />
+                },
+                { title: 'Commit', isLong: true, cell: ({ release }) => <Commit of={release.source} /> },
+                {
+                  title: 'Build',
+                  cell: ({ digest, size }) => (
+                    <>
+                      <Mono of={shortened(digest)} />
+                      <div class="muted">{bytes(size)}</div>
+                    </>
+                  ),
+                },
+                {
+                  title: 'Compared with now',
+                  cell: ({ settings }) => <Differences of={differencesOf(endpoint, present?.settings, settings)} />,
+                },
+                {
+                  title: '',
+                  cell: ({ digest, settings }) =>
+                    digest === endpoint.build?.digest ? (
+                      <Badge state="current" />
+                    ) : (
+                      <ConfirmButton
+                        label="Roll back"
+                        explain={
+                          <>
+                            <p>
+                              <Text of={endpoint.name} /> returns to the build {shortened(digest)}, with its settings and environment values
+                              of then. Jobs that wait run on it; running jobs continue on the present one.
+                            </p>
+                            <Differences of={differencesOf(endpoint, present?.settings, settings)} isOpen />
+                          </>
+                        }
+                        refusal={refusal}
+                        isBusy={rollback.isPending}
+                        onConfirm={() => rollback.mutate(digest)}
+                      />
+                    ),
+                },
+              ]}
+            />
+            {builds.length > 1 && <ReleaseComparison builds={builds} />}
+          </>
         )}
       </Loaded>
     </>
   );
 }
 
-function shortened(digest: string): string {
-  return digest.replace('sha256:', '').slice(0, DIGITS);
+/** Releases of earlier versions of the scheduler have none. */
+function numberText(number: number): string {
+  return number === 0 ? '–' : String(number);
 }
 
-/** What a rollback would change, as a list that opens. */
-function Differences({ of, isOpen = false }: { of: readonly Difference[] | undefined; isOpen?: boolean }): JSX.Element {
-  if (of === undefined) return <span class="muted">not known</span>;
-  if (of.length === 0) return <span class="muted">same settings and environment names</span>;
+function Commit({ of }: { of: ReleaseSource | null }): JSX.Element {
+  if (of === null) return <span class="muted">not known</span>;
+  const { commit, message, isDirty } = of;
   return (
-    <details open={isOpen}>
-      <summary>{of.length === 1 ? '1 difference' : `${of.length} differences`}</summary>
-      <ul class="plain">
-        {of.map(({ name, now, earlier }) => (
-          <li key={name}>
-            <Mono of={name} />: <del>{now === '' ? 'none' : <Text of={now} />}</del> →{' '}
-            <ins>{earlier === '' ? 'none' : <Text of={earlier} />}</ins>
-          </li>
-        ))}
-      </ul>
-    </details>
+    <>
+      <span title={commit}>
+        <Mono of={commit.slice(0, COMMIT_DIGITS)} />
+      </span>{' '}
+      {isDirty && <span class="badge warn">with changes</span>}
+      <div>
+        <Text of={message} />
+      </div>
+    </>
   );
+}
+
+function shortened(digest: string): string {
+  return digest.replace('sha256:', '').slice(0, DIGITS);
 }

@@ -824,6 +824,28 @@ export interface DeployRequest {
   buildDigest: string;
   buildSize: number;
   endpoints: EndpointSpec[];
+  /** The commit of the project, as the caller says; absent where it is not known. */
+  source?: SourceRevision | undefined;
+}
+
+export interface SourceRevision {
+  /** 40 or 64 hexadecimal digits. */
+  commit: string;
+  /** The first line of its message: printable text, at most 200 characters. */
+  message: string;
+  /** Files of the project differ from the commit. */
+  isDirty: boolean;
+}
+
+/** A deployment as it was made. What is empty or absent was not recorded then. */
+export interface ReleaseInfo {
+  /** 1, 2, 3, … in its environment. */
+  number: number;
+  cause: DeploymentCause;
+  /** Id of the key that deployed or rolled back, and its name then. */
+  key: string;
+  keyName: string;
+  source?: SourceRevision | undefined;
 }
 
 /** What the manifest says of one endpoint. */
@@ -1578,7 +1600,11 @@ export interface BuildInfo {
   /** Functions of the manifest, `<endpoint>.<function>`. */
   functions: string[];
   /** What a return to this build restores; only in the list of one endpoint. */
-  settings?: ReleasedSettings | undefined;
+  settings?:
+    | ReleasedSettings
+    | undefined;
+  /** The newest deployment with it. */
+  release?: ReleaseInfo | undefined;
 }
 
 /** An endpoint's settings as a deployment left them. */
@@ -1611,12 +1637,16 @@ export interface DeploymentInfo {
   atMs: bigint;
   cause: DeploymentCause;
   endpoints: DeployedEndpoint[];
+  /** Id of the key that deployed or rolled back, and its name then; empty where it was not recorded. */
+  key: string;
+  keyName: string;
 }
 
 export interface DeployedEndpoint {
   endpointId: string;
   name: string;
   buildDigest: string;
+  source?: SourceRevision | undefined;
 }
 
 export interface CreateKeyRequest {
@@ -3547,7 +3577,7 @@ export const LookupEndpointNameResponse: MessageFns<LookupEndpointNameResponse> 
 };
 
 function createBaseDeployRequest(): DeployRequest {
-  return { environment: "", buildDigest: "", buildSize: 0, endpoints: [] };
+  return { environment: "", buildDigest: "", buildSize: 0, endpoints: [], source: undefined };
 }
 
 export const DeployRequest: MessageFns<DeployRequest> = {
@@ -3563,6 +3593,9 @@ export const DeployRequest: MessageFns<DeployRequest> = {
     }
     for (const v of message.endpoints) {
       EndpointSpec.encode(v!, writer.uint32(34).fork()).join();
+    }
+    if (message.source !== undefined) {
+      SourceRevision.encode(message.source, writer.uint32(42).fork()).join();
     }
     return writer;
   },
@@ -3612,6 +3645,14 @@ export const DeployRequest: MessageFns<DeployRequest> = {
             message.endpoints.push(EndpointSpec.decode(reader, reader.uint32()));
             continue;
           }
+          case 5: {
+            if (tag !== 42) {
+              break;
+            }
+
+            message.source = SourceRevision.decode(reader, reader.uint32());
+            continue;
+          }
         }
         if ((tag & 7) === 4 || tag === 0) {
           break;
@@ -3633,6 +3674,193 @@ export const DeployRequest: MessageFns<DeployRequest> = {
     message.buildDigest = object.buildDigest ?? "";
     message.buildSize = object.buildSize ?? 0;
     message.endpoints = object.endpoints?.map((e) => EndpointSpec.fromPartial(e)) || [];
+    message.source = (object.source !== undefined && object.source !== null)
+      ? SourceRevision.fromPartial(object.source)
+      : undefined;
+    return message;
+  },
+};
+
+function createBaseSourceRevision(): SourceRevision {
+  return { commit: "", message: "", isDirty: false };
+}
+
+export const SourceRevision: MessageFns<SourceRevision> = {
+  encode(message: SourceRevision, writer: BinaryWriter = new BinaryWriter()): BinaryWriter {
+    if (message.commit !== "") {
+      writer.uint32(10).string(message.commit);
+    }
+    if (message.message !== "") {
+      writer.uint32(18).string(message.message);
+    }
+    if (message.isDirty !== false) {
+      writer.uint32(24).bool(message.isDirty);
+    }
+    return writer;
+  },
+
+  decode(input: BinaryReader | Uint8Array, length?: number): SourceRevision {
+    const reader = input instanceof BinaryReader ? input : new BinaryReader(input);
+    const previousRecursionDepth = (reader as any).__tsProtoDecodeDepth ?? 0;
+    if (previousRecursionDepth >= 100) {
+      throw new globalThis.Error("protobuf decode recursion limit exceeded");
+    }
+    (reader as any).__tsProtoDecodeDepth = previousRecursionDepth + 1;
+    try {
+      const end = length === undefined ? reader.len : reader.pos + length;
+      const message = createBaseSourceRevision();
+      while (reader.pos < end) {
+        const tag = reader.uint32();
+        switch (tag >>> 3) {
+          case 1: {
+            if (tag !== 10) {
+              break;
+            }
+
+            message.commit = reader.string();
+            continue;
+          }
+          case 2: {
+            if (tag !== 18) {
+              break;
+            }
+
+            message.message = reader.string();
+            continue;
+          }
+          case 3: {
+            if (tag !== 24) {
+              break;
+            }
+
+            message.isDirty = reader.bool();
+            continue;
+          }
+        }
+        if ((tag & 7) === 4 || tag === 0) {
+          break;
+        }
+        reader.skip(tag & 7);
+      }
+      return message;
+    } finally {
+      (reader as any).__tsProtoDecodeDepth = previousRecursionDepth;
+    }
+  },
+
+  create(base?: DeepPartial<SourceRevision>): SourceRevision {
+    return SourceRevision.fromPartial(base ?? {});
+  },
+  fromPartial(object: DeepPartial<SourceRevision>): SourceRevision {
+    const message = createBaseSourceRevision();
+    message.commit = object.commit ?? "";
+    message.message = object.message ?? "";
+    message.isDirty = object.isDirty ?? false;
+    return message;
+  },
+};
+
+function createBaseReleaseInfo(): ReleaseInfo {
+  return { number: 0, cause: DeploymentCause.UNSPECIFIED, key: "", keyName: "", source: undefined };
+}
+
+export const ReleaseInfo: MessageFns<ReleaseInfo> = {
+  encode(message: ReleaseInfo, writer: BinaryWriter = new BinaryWriter()): BinaryWriter {
+    if (message.number !== 0) {
+      writer.uint32(8).uint32(message.number);
+    }
+    if (message.cause !== DeploymentCause.UNSPECIFIED) {
+      writer.uint32(16).int32(deploymentCauseToNumber(message.cause));
+    }
+    if (message.key !== "") {
+      writer.uint32(26).string(message.key);
+    }
+    if (message.keyName !== "") {
+      writer.uint32(34).string(message.keyName);
+    }
+    if (message.source !== undefined) {
+      SourceRevision.encode(message.source, writer.uint32(42).fork()).join();
+    }
+    return writer;
+  },
+
+  decode(input: BinaryReader | Uint8Array, length?: number): ReleaseInfo {
+    const reader = input instanceof BinaryReader ? input : new BinaryReader(input);
+    const previousRecursionDepth = (reader as any).__tsProtoDecodeDepth ?? 0;
+    if (previousRecursionDepth >= 100) {
+      throw new globalThis.Error("protobuf decode recursion limit exceeded");
+    }
+    (reader as any).__tsProtoDecodeDepth = previousRecursionDepth + 1;
+    try {
+      const end = length === undefined ? reader.len : reader.pos + length;
+      const message = createBaseReleaseInfo();
+      while (reader.pos < end) {
+        const tag = reader.uint32();
+        switch (tag >>> 3) {
+          case 1: {
+            if (tag !== 8) {
+              break;
+            }
+
+            message.number = reader.uint32();
+            continue;
+          }
+          case 2: {
+            if (tag !== 16) {
+              break;
+            }
+
+            message.cause = deploymentCauseFromJSON(reader.int32());
+            continue;
+          }
+          case 3: {
+            if (tag !== 26) {
+              break;
+            }
+
+            message.key = reader.string();
+            continue;
+          }
+          case 4: {
+            if (tag !== 34) {
+              break;
+            }
+
+            message.keyName = reader.string();
+            continue;
+          }
+          case 5: {
+            if (tag !== 42) {
+              break;
+            }
+
+            message.source = SourceRevision.decode(reader, reader.uint32());
+            continue;
+          }
+        }
+        if ((tag & 7) === 4 || tag === 0) {
+          break;
+        }
+        reader.skip(tag & 7);
+      }
+      return message;
+    } finally {
+      (reader as any).__tsProtoDecodeDepth = previousRecursionDepth;
+    }
+  },
+
+  create(base?: DeepPartial<ReleaseInfo>): ReleaseInfo {
+    return ReleaseInfo.fromPartial(base ?? {});
+  },
+  fromPartial(object: DeepPartial<ReleaseInfo>): ReleaseInfo {
+    const message = createBaseReleaseInfo();
+    message.number = object.number ?? 0;
+    message.cause = object.cause ?? DeploymentCause.UNSPECIFIED;
+    message.key = object.key ?? "";
+    message.keyName = object.keyName ?? "";
+    message.source = (object.source !== undefined && object.source !== null)
+      ? SourceRevision.fromPartial(object.source)
+      : undefined;
     return message;
   },
 };
@@ -11239,6 +11467,7 @@ function createBaseBuildInfo(): BuildInfo {
     current: [],
     functions: [],
     settings: undefined,
+    release: undefined,
   };
 }
 
@@ -11270,6 +11499,9 @@ export const BuildInfo: MessageFns<BuildInfo> = {
     }
     if (message.settings !== undefined) {
       ReleasedSettings.encode(message.settings, writer.uint32(66).fork()).join();
+    }
+    if (message.release !== undefined) {
+      ReleaseInfo.encode(message.release, writer.uint32(74).fork()).join();
     }
     return writer;
   },
@@ -11351,6 +11583,14 @@ export const BuildInfo: MessageFns<BuildInfo> = {
             message.settings = ReleasedSettings.decode(reader, reader.uint32());
             continue;
           }
+          case 9: {
+            if (tag !== 74) {
+              break;
+            }
+
+            message.release = ReleaseInfo.decode(reader, reader.uint32());
+            continue;
+          }
         }
         if ((tag & 7) === 4 || tag === 0) {
           break;
@@ -11379,6 +11619,9 @@ export const BuildInfo: MessageFns<BuildInfo> = {
     message.functions = object.functions?.map((e) => e) || [];
     message.settings = (object.settings !== undefined && object.settings !== null)
       ? ReleasedSettings.fromPartial(object.settings)
+      : undefined;
+    message.release = (object.release !== undefined && object.release !== null)
+      ? ReleaseInfo.fromPartial(object.release)
       : undefined;
     return message;
   },
@@ -11588,7 +11831,15 @@ export const ListDeploymentsResponse: MessageFns<ListDeploymentsResponse> = {
 };
 
 function createBaseDeploymentInfo(): DeploymentInfo {
-  return { number: 0, environment: "", atMs: 0n, cause: DeploymentCause.UNSPECIFIED, endpoints: [] };
+  return {
+    number: 0,
+    environment: "",
+    atMs: 0n,
+    cause: DeploymentCause.UNSPECIFIED,
+    endpoints: [],
+    key: "",
+    keyName: "",
+  };
 }
 
 export const DeploymentInfo: MessageFns<DeploymentInfo> = {
@@ -11610,6 +11861,12 @@ export const DeploymentInfo: MessageFns<DeploymentInfo> = {
     }
     for (const v of message.endpoints) {
       DeployedEndpoint.encode(v!, writer.uint32(42).fork()).join();
+    }
+    if (message.key !== "") {
+      writer.uint32(50).string(message.key);
+    }
+    if (message.keyName !== "") {
+      writer.uint32(58).string(message.keyName);
     }
     return writer;
   },
@@ -11667,6 +11924,22 @@ export const DeploymentInfo: MessageFns<DeploymentInfo> = {
             message.endpoints.push(DeployedEndpoint.decode(reader, reader.uint32()));
             continue;
           }
+          case 6: {
+            if (tag !== 50) {
+              break;
+            }
+
+            message.key = reader.string();
+            continue;
+          }
+          case 7: {
+            if (tag !== 58) {
+              break;
+            }
+
+            message.keyName = reader.string();
+            continue;
+          }
         }
         if ((tag & 7) === 4 || tag === 0) {
           break;
@@ -11689,12 +11962,14 @@ export const DeploymentInfo: MessageFns<DeploymentInfo> = {
     message.atMs = (object.atMs !== undefined && object.atMs !== null) ? BigInt(object.atMs) : 0n;
     message.cause = object.cause ?? DeploymentCause.UNSPECIFIED;
     message.endpoints = object.endpoints?.map((e) => DeployedEndpoint.fromPartial(e)) || [];
+    message.key = object.key ?? "";
+    message.keyName = object.keyName ?? "";
     return message;
   },
 };
 
 function createBaseDeployedEndpoint(): DeployedEndpoint {
-  return { endpointId: "", name: "", buildDigest: "" };
+  return { endpointId: "", name: "", buildDigest: "", source: undefined };
 }
 
 export const DeployedEndpoint: MessageFns<DeployedEndpoint> = {
@@ -11707,6 +11982,9 @@ export const DeployedEndpoint: MessageFns<DeployedEndpoint> = {
     }
     if (message.buildDigest !== "") {
       writer.uint32(26).string(message.buildDigest);
+    }
+    if (message.source !== undefined) {
+      SourceRevision.encode(message.source, writer.uint32(34).fork()).join();
     }
     return writer;
   },
@@ -11748,6 +12026,14 @@ export const DeployedEndpoint: MessageFns<DeployedEndpoint> = {
             message.buildDigest = reader.string();
             continue;
           }
+          case 4: {
+            if (tag !== 34) {
+              break;
+            }
+
+            message.source = SourceRevision.decode(reader, reader.uint32());
+            continue;
+          }
         }
         if ((tag & 7) === 4 || tag === 0) {
           break;
@@ -11768,6 +12054,9 @@ export const DeployedEndpoint: MessageFns<DeployedEndpoint> = {
     message.endpointId = object.endpointId ?? "";
     message.name = object.name ?? "";
     message.buildDigest = object.buildDigest ?? "";
+    message.source = (object.source !== undefined && object.source !== null)
+      ? SourceRevision.fromPartial(object.source)
+      : undefined;
     return message;
   },
 };

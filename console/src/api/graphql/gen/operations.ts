@@ -832,6 +832,17 @@ export interface ListReleasesResult {
     readonly deployedAt: string;
     readonly functions: readonly string[];
     readonly settings: Released | null;
+    readonly release: {
+      readonly number: number;
+      readonly cause: Cause;
+      readonly key: string | null;
+      readonly keyName: string | null;
+      readonly source: {
+        readonly commit: string;
+        readonly message: string;
+        readonly isDirty: boolean;
+      } | null;
+    };
   }[];
   readonly endpoint: {
     readonly settings: AllSettings;
@@ -843,7 +854,7 @@ export type ListReleasesVariables = {
   readonly environment: string;
 };
 export const LIST_RELEASES =
-  'query ListReleases($id:ID!$endpoint:String!$environment:String!){builds(endpoint:$endpoint environment:$environment){digest size deployedAt functions settings{settings{description workersMin workersMax idleTimeout keepIdle startTimeout executionTimeoutMs scalerType scalerValue delayTarget maxConcurrency maxAttempts gpuIds gpuCount minCuda minDriver cpu imageName runtime network requestsPerWorker rateLimits public}routes{method path function}envNames envChanged}}endpoint(id:$id){settings{description workersMin workersMax idleTimeout keepIdle startTimeout executionTimeoutMs scalerType scalerValue delayTarget maxConcurrency maxAttempts gpuIds gpuCount minCuda minDriver cpu imageName runtime network requestsPerWorker rateLimits public}}}' as Operation<ListReleasesResult, ListReleasesVariables>;
+  'query ListReleases($id:ID!$endpoint:String!$environment:String!){builds(endpoint:$endpoint environment:$environment){digest size deployedAt functions settings{settings{description workersMin workersMax idleTimeout keepIdle startTimeout executionTimeoutMs scalerType scalerValue delayTarget maxConcurrency maxAttempts gpuIds gpuCount minCuda minDriver cpu imageName runtime network requestsPerWorker rateLimits public}routes{method path function}envNames envChanged}release{number cause key keyName source{commit message isDirty}}}endpoint(id:$id){settings{description workersMin workersMax idleTimeout keepIdle startTimeout executionTimeoutMs scalerType scalerValue delayTarget maxConcurrency maxAttempts gpuIds gpuCount minCuda minDriver cpu imageName runtime network requestsPerWorker rateLimits public}}}' as Operation<ListReleasesResult, ListReleasesVariables>;
 
 export interface ListDeploymentTimesResult {
   readonly deployments: readonly {
@@ -922,6 +933,29 @@ export type GetRouteFiguresVariables = {
 };
 export const GET_ROUTE_FIGURES =
   'query GetRouteFigures($endpoint:ID!){routeFigures(endpoint:$endpoint){method path requests refused errors perMinute p50 p95 p99}}' as Operation<GetRouteFiguresResult, GetRouteFiguresVariables>;
+
+export interface GetBuildDifferenceResult {
+  readonly buildDifference: {
+    readonly files: readonly {
+      readonly path: string;
+      readonly sizeBefore: number | null;
+      readonly sizeAfter: number | null;
+    }[];
+    readonly filesOmitted: number;
+    readonly packages: readonly {
+      readonly name: string;
+      readonly before: string | null;
+      readonly after: string | null;
+    }[];
+    readonly packagesOmitted: number;
+  };
+}
+export type GetBuildDifferenceVariables = {
+  readonly from: string;
+  readonly to: string;
+};
+export const GET_BUILD_DIFFERENCE =
+  'query GetBuildDifference($from:String!$to:String!){buildDifference(from:$from to:$to){files{path sizeBefore sizeAfter}filesOmitted packages{name before after}packagesOmitted}}' as Operation<GetBuildDifferenceResult, GetBuildDifferenceVariables>;
 
 export interface CountJobsResult {
   readonly countJobs: JobCount;
