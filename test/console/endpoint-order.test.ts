@@ -3,7 +3,7 @@ import test from 'ava';
 
 import { direction, figuresOf, inOrder, type Ranked } from '../../console/src/pages/endpoint-order.ts';
 
-const NONE = { openSteps: 0, submitted: [], completed: [], failed: [], timedOut: [], delay: { p95: [] } };
+const NONE = { at: [], openSteps: 0, submitted: [], completed: [], failed: [], timedOut: [], delay: { p95: [] } };
 
 function endpoint(name: string, reason: string | null, errorRate?: number): Ranked {
   return {

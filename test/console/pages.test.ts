@@ -185,7 +185,10 @@ serial(`plots of an endpoint say what happened, in words, too${SKIPPED}`, async 
   const page = await openPage(t, browser, stack.url);
   await signIn(page, stack.url, stack.apiKey);
   const row = page.getByRole('row').filter({ has: page.getByRole('link', { name: 'hostile' }) });
-  await row.getByRole('img', { name: /jobs in the last hour/ }).waitFor();
+  const line = row.getByRole('img', { name: /jobs in the last hour/ });
+  await line.waitFor();
+  const steps = await line.locator('.step title').allTextContents();
+  t.true(steps.length > 20 && steps.every((step) => /^\d\d:\d\d [AP]M: \d+ jobs, \d+ failed$/.test(step)), steps.join('\n'));
   await page.getByRole('link', { name: 'hostile' }).click();
   await page.getByRole('img', { name: /^Jobs: [1-9]\d* submitted, \d+ completed/ }).waitFor({ timeout: 60_000 });
   for (const title of ['Queue', 'Delay', 'Execution', 'Workers', 'Cold starts'])

@@ -4,14 +4,16 @@ import type { JSX } from 'preact';
 import { JOB_ACTIVITY, ROUTE_ACTIVITY, type JobActivity, type Kind, type RouteActivity } from '../api/graphql/gen/operations.ts';
 import { useLive } from '../api/live.ts';
 import { graphql } from '../api/request.ts';
+import { minuteTime } from '../ui/plot-times.ts';
 import { Sparkline } from '../ui/sparkline.tsx';
 
 export type Lines = ReadonlyMap<string, JobActivity>;
 
 const HOUR_MS = 3_600_000;
 const STEP_S = 120;
-/** Steps of five minutes in the hour of routes. */
+/** The hour of routes ends now, in steps of five minutes. */
 const ROUTE_STEPS = 12;
+const ROUTE_STEP_MS = 300_000;
 const POLL_MS = 300_000;
 /** The gateway takes as many fields of a query. */
 const OF_A_QUERY = 20;
@@ -36,7 +38,8 @@ function lineOf(found: JobActivity | readonly RouteActivity[]): JobActivity {
     Array.from({ length: ROUTE_STEPS }, (_, step) => found.reduce((sum, route) => sum + (values(route)[step] ?? 0), 0));
   const [submitted, failed] = [total((route) => route.requestsByStep), total((route) => route.errorsByStep)];
   const completed = submitted.map((count, step) => count - (failed[step] ?? 0));
-  return { submitted, completed, failed, timedOut: [], openSteps: 1, delay: { p95: [] } };
+  const at = submitted.map((_, step) => Date.now() - (ROUTE_STEPS - step) * ROUTE_STEP_MS);
+  return { at, submitted, completed, failed, timedOut: [], openSteps: 1, delay: { p95: [] } };
 }
 
 async function read(endpoints: readonly Listed[], signal: AbortSignal): Promise<Lines> {
@@ -78,6 +81,7 @@ export function ActivityLine({ line, noun }: { line: JobActivity | undefined; no
       label={`${sum(line.submitted)} ${noun} in the last hour, ${sum(failed)} failed`}
       values={line.submitted.slice(0, line.submitted.length - line.openSteps)}
       errors={failed.slice(0, failed.length - line.openSteps)}
+      steps={line.at.map((at, i) => `${minuteTime(at)}: ${line.submitted[i] ?? 0} ${noun}, ${failed[i] ?? 0} failed`)}
     />
   );
 }

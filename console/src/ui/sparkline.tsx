@@ -10,20 +10,32 @@ export interface SparklineProps {
   readonly values: readonly number[];
   /** Drawn over the values on the same scale. */
   readonly errors: readonly number[];
+  /** What each value is, in words: shown under the pointer. */
+  readonly steps: readonly string[];
 }
 
-export function Sparkline({ label, values, errors }: SparklineProps): JSX.Element {
+export function Sparkline({ label, values, errors, steps }: SparklineProps): JSX.Element {
   const most = Math.max(1, ...values, ...errors);
+  const width = stepWidth(values.length);
   return (
     <svg class="sparkline" role="img" aria-label={label} width={WIDTH} height={HEIGHT} viewBox={`0 0 ${WIDTH} ${HEIGHT}`}>
       <title>{label}</title>
       <polyline class="all" points={points(values, most)} />
       {errors.some((value) => value > 0) && <polyline class="errors" points={points(errors, most)} />}
+      {values.map((_, i) => (
+        <rect key={i} class="step" x={(i - 0.5) * width} width={width} height={HEIGHT}>
+          <title>{steps[i] ?? label}</title>
+        </rect>
+      ))}
     </svg>
   );
 }
 
 function points(values: readonly number[], most: number): string {
-  const step = values.length < 2 ? 0 : WIDTH / (values.length - 1);
+  const step = stepWidth(values.length);
   return values.map((value, i) => `${(i * step).toFixed(1)},${(HEIGHT - 1 - (value / most) * (HEIGHT - 2)).toFixed(1)}`).join(' ');
+}
+
+function stepWidth(count: number): number {
+  return count < 2 ? 0 : WIDTH / (count - 1);
 }

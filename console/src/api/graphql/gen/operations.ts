@@ -272,6 +272,7 @@ export interface RouteFigure {
 }
 
 export interface JobActivity {
+  readonly at: readonly number[];
   readonly openSteps: number;
   readonly submitted: readonly number[];
   readonly completed: readonly number[];
@@ -282,7 +283,7 @@ export interface JobActivity {
   };
 }
 
-export const JOB_ACTIVITY = 'openSteps submitted completed failed timedOut delay{p95}';
+export const JOB_ACTIVITY = 'at openSteps submitted completed failed timedOut delay{p95}';
 
 export interface RouteActivity {
   readonly requestsByStep: readonly number[];
