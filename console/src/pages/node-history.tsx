@@ -99,10 +99,14 @@ const PLOTS = [
   { title: 'GPU temperature', of: 'temperatureCelsius', scale: symbol('°C') },
 ] as const;
 
+/** Whether something of a step is recorded: of a minute that goes on nothing is. */
+function isRecorded(step: number, recorded: readonly Recorded[]): boolean {
+  return recorded.some(({ history }) => PLOTS.some(({ of }) => history[of][step] != null));
+}
+
 function Plots({ node, recorded }: { node: string; recorded: readonly Recorded[] }): JSX.Element {
   const { at: begins = [], step = 0 } = recorded[0]?.history ?? {};
-  // Of a step that goes on nothing is recorded yet.
-  const at = useMemo(() => begins.filter((begin) => begin + step * 1000 <= Date.now()), [begins, step]);
+  const at = useMemo(() => (isRecorded(begins.length - 1, recorded) ? begins : begins.slice(0, -1)), [begins, recorded]);
   const every = `on ${node}, in steps of ${duration(step * 1000)}`;
   return (
     <div class="plots">
