@@ -186,6 +186,7 @@ async function makePage(): Promise<FastifyInstance> {
       showDeveloperTools: 'never',
       agent: { disabled: true },
       mcp: { disabled: true },
+      defaultOpenAllTags: true,
     },
   });
   return made;

@@ -8,11 +8,18 @@
 export const MAX_SCHEMA_LENGTH = 64 * 1024;
 export const MAX_SCHEMAS_LENGTH = 256 * 1024;
 
+/** Longest description of a function, and default of a parameter as JSON, UTF-16 code units. */
+export const MAX_DESCRIPTION_LENGTH = 2_000;
+export const MAX_DEFAULT_LENGTH = 1_000;
+
 const DEEPEST = 40;
 /** Schemas, properties and values of one document. */
 const MAX_PARTS = 20_000;
 const OWN = '#/$defs/';
 const HERE = '#/components/schemas/';
+
+/** Keeps an operation in a document and off its page. */
+export const HIDDEN_FROM_PAGE = { 'x-internal': true, 'x-scalar-ignore': true } as const;
 
 type Json = Readonly<Record<string, unknown>>;
 
@@ -107,6 +114,17 @@ export class DocumentSchemas {
     if (depth > DEEPEST || this.#parts > MAX_PARTS) return null;
     if (Array.isArray(value)) return value.map((each) => this.#value(each, depth + 1));
     return Object.fromEntries(Object.entries(value).map(([key, each]) => [key, this.#value(each, depth + 1)]));
+  }
+}
+
+/** Adds the function's own default to the schema of a parameter, in its definition or beside the reference to it. */
+export function withDefault(schema: object, defaultValue: string | undefined): object {
+  if (defaultValue === undefined || 'default' in schema) return schema;
+  try {
+    return { ...schema, default: JSON.parse(defaultValue) as unknown };
+  } catch {
+    // Another tool wrote it: the document has no default there.
+    return schema;
   }
 }
 

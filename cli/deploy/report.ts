@@ -1,4 +1,5 @@
 /** Prints the result of a deployment: the endpoints by kind and the command to try next. */
+import { parameterExample } from '../../lib/schema-examples.ts';
 import type { EndpointRow } from '../api/endpoint-row.ts';
 import { quote } from '../../client/local.ts';
 import type { Terminal } from '../../terminal/terminal.ts';
@@ -51,8 +52,11 @@ function sampleInput({ functions }: ApplicationEndpoint): Readonly<Record<string
 
 function sampleOf(parameters: readonly Parameter[]): Readonly<Record<string, unknown>> {
   const whole = parameters.find(({ takesBody }) => takesBody === true);
-  if (whole !== undefined && parameters.length === 1) return isObject(whole.sample) ? whole.sample : {};
-  return Object.fromEntries(parameters.filter(({ required }) => required).map(({ name, sample }) => [name, sample]));
+  if (whole !== undefined && parameters.length === 1) {
+    const example = parameterExample(whole, whole.sample);
+    return isObject(example) ? example : {};
+  }
+  return Object.fromEntries(parameters.filter(({ required }) => required).map((each) => [each.name, parameterExample(each, each.sample)]));
 }
 
 /**

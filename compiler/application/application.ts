@@ -147,11 +147,12 @@ export function specOf(endpoint: ManifestEndpoint, functions: readonly ReadFunct
     kind: endpoint.kind === 'queue' ? EndpointKind.QUEUE : EndpointKind.LOAD_BALANCED,
     ...messageFields(fieldsOf(endpoint)),
     functions: withinLimit(
-      functions.map(({ name, module, style, parameters, methods }) => ({
+      functions.map(({ name, module, style, parameters, description, methods }) => ({
         name,
         module,
         callStyle: style,
         parameters: withoutSamples(parameters),
+        ...(description === undefined ? {} : { description }),
         ...classSpecOf(module, methods),
       })),
     ),

@@ -1,10 +1,11 @@
 /** Converts the functions of a manifest to the form that the scheduler and the agents receive. */
 import { CapstanError } from '../../lib/errors.ts';
 import { readMethods, type Method } from '../signatures/class-methods.ts';
+import { commentOf } from '../signatures/documentation.ts';
 import { findExport, parseModule, type Found } from '../signatures/exports.ts';
 import type { ManifestEndpoint, ManifestFunction } from '../artifact/manifest.ts';
 import { isPython, readModule } from '../signatures/modules.ts';
-import { readParameters, UNREAD, type Reading } from '../signatures/parameters.ts';
+import { described, readParameters, UNREAD, type Reading } from '../signatures/parameters.ts';
 import { findInPython, type FoundInPython } from '../signatures/python.ts';
 
 export interface ReadFunction extends Reading {
@@ -69,7 +70,11 @@ async function knownOf(
     case 'unclear':
       return UNREAD;
     case 'class':
-      if (kind === 'queue') return { ...UNREAD, methods: 'methods' in found ? found.methods : await readMethods(found.node, found.module) };
+      if (kind === 'queue' && 'methods' in found) return { ...described(UNREAD, found.description), methods: found.methods };
+      if (kind === 'queue' && 'node' in found) {
+        const methods = await readMethods(found.node, found.module);
+        return { ...described(UNREAD, commentOf(found.node, found.module)), methods };
+      }
       throw invalid(where, `${found.at}: ${name} is a class, and a route must have a function`);
     case 'missing': {
       if (found.hidden !== null) throw invalid(where, `${found.hidden}: the function ${name} is not exported`);

@@ -6,7 +6,7 @@ import type { Class, Expression, NewExpression, CallExpression, Statement } from
 import { readMethods } from '../signatures/class-methods.ts';
 import { parseModule, topLevel, type Callable, type ParsedModule } from '../signatures/exports.ts';
 import { CallStyle } from '../../proto/gen/capstan/v1/nodes.ts';
-import { readParameters, UNREAD, type Reading } from '../signatures/parameters.ts';
+import { described as withDescription, readParameters, UNREAD, type Reading } from '../signatures/parameters.ts';
 import { pathViolation } from '../../sdk/typescript/routes.ts';
 import { HELD, nodeAppOf } from './app.ts';
 import { zodSchema } from '../signatures/zod-schemas.ts';
@@ -262,7 +262,7 @@ class FileReader {
       isClass: false,
       methods: {},
       ...described,
-      ...(schema === undefined ? {} : { reading: await this.#wholeOf(schema) }),
+      ...(schema === undefined ? {} : { reading: withDescription(await this.#wholeOf(schema), described.reading.description) }),
     };
   }
 

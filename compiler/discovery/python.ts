@@ -10,7 +10,7 @@ import { z } from 'zod';
 import { CallStyle } from '../../proto/gen/capstan/v1/nodes.ts';
 import { pathViolation } from '../../sdk/typescript/routes.ts';
 import { listFiles } from '../artifact/files.ts';
-import { UNREAD, type Reading } from '../signatures/parameters.ts';
+import { described, UNREAD, type Reading } from '../signatures/parameters.ts';
 import { pythonParameter } from '../signatures/python.ts';
 import { ToolError } from '../../terminal/tool-error.ts';
 import { pythonAppOf } from './app.ts';
@@ -20,18 +20,19 @@ import { PythonReader } from './python-reader.ts';
 import { broken, FORMER_PARAMETERS, nestedWarning, notLiteral, settingsOf, type LookUp, type Place } from './settings.ts';
 
 const argument = z.object({ line: z.number(), value: z.unknown().optional(), problem: z.string().optional() });
-const described = z.object({
+const method = z.object({
   is_async: z.boolean(),
   is_generator: z.boolean(),
   style: z.enum(['positional', 'whole', 'unread']),
   parameters: z.array(pythonParameter),
 });
 const functionRow = z.object({
-  ...described.partial().shape,
+  ...method.partial().shape,
+  description: z.string().optional(),
   name: z.string(),
   line: z.number(),
   is_class: z.boolean(),
-  methods: z.record(z.string(), described).optional(),
+  methods: z.record(z.string(), method).optional(),
   method: z.string().optional(),
   path: argument.optional(),
 });
@@ -218,11 +219,13 @@ function methodOf({
   is_generator: isGenerator,
   style,
   parameters,
-}: Pick<Row, 'is_async' | 'is_generator' | 'style' | 'parameters'>): DeclaredMethod {
-  return { isAsync: isAsync ?? false, isGenerator: isGenerator ?? false, reading: readingOf(style, parameters ?? []) };
+  description,
+}: Partial<Pick<Row, 'is_async' | 'is_generator' | 'style' | 'parameters' | 'description'>>): DeclaredMethod {
+  const reading = described(readingOf(style, parameters ?? []), description);
+  return { isAsync: isAsync ?? false, isGenerator: isGenerator ?? false, reading };
 }
 
-function readingOf(style: string | undefined, parameters: z.output<typeof described>['parameters']): Reading {
+function readingOf(style: string | undefined, parameters: z.output<typeof method>['parameters']): Reading {
   if (style === 'whole') return { style: CallStyle.WHOLE, parameters: [] };
   if (style !== 'positional') return UNREAD;
   return { style: CallStyle.POSITIONAL, parameters };

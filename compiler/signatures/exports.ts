@@ -3,6 +3,7 @@ import {
   parseSync,
   type ArrowFunctionExpression,
   type Class,
+  type Comment,
   type Expression,
   type Function as FunctionNode,
   type Program,
@@ -15,6 +16,7 @@ export type Callable = FunctionNode | ArrowFunctionExpression;
 
 export interface ParsedModule extends Module {
   readonly program: Program;
+  readonly comments: readonly Comment[];
   /** Folder of the application. */
   readonly folder: string;
 }
@@ -41,7 +43,7 @@ const DEEPEST = 20;
 export function parseModule(module: Module, folder: string): ParsedModule {
   // A .cjs file is a script, any other file may be either; the parser decides by the content.
   const result = parseSync(module.path, module.source);
-  const parsed = { ...module, program: result.program, folder };
+  const parsed = { ...module, program: result.program, comments: result.comments, folder };
   const fault = result.errors.find((error) => error.severity === 'Error');
   if (fault !== undefined)
     throw new ToolError(

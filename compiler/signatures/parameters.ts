@@ -14,6 +14,7 @@ import type { ParamPattern, TSSignature, TSType } from 'oxc-parser';
 
 import { MAX_SCHEMA_LENGTH, MAX_SCHEMAS_LENGTH } from '../../lib/parameter-schemas.ts';
 import { CallStyle, type FunctionSpec, type ParameterSpec } from '../../proto/gen/capstan/v1/nodes.ts';
+import { commentOf, defaultOf } from './documentation.ts';
 import { parseModule, topLevel, type Callable, type ParsedModule } from './exports.ts';
 import { readImport } from './modules.ts';
 import { TypeSchemas, type Schema } from './type-schemas.ts';
@@ -49,6 +50,13 @@ export function withinLimit(functions: readonly FunctionSpec[]): FunctionSpec[] 
 export interface Reading {
   readonly style: CallStyle;
   readonly parameters: readonly Parameter[];
+  /** What its author wrote about the function; absent without it. */
+  readonly description?: string;
+}
+
+/** Adds the description, if there is one. */
+export function described(reading: Reading, description: string | undefined): Reading {
+  return description === undefined || description === '' ? reading : { ...reading, description };
 }
 
 const WHOLE: Reading = { style: CallStyle.WHOLE, parameters: [] };
@@ -94,7 +102,8 @@ export async function readParameters(node: Callable, module: ParsedModule): Prom
   const context = contextOf(parameters);
   if (context !== -1) parameters.splice(context, 1);
   const [first] = parameters;
-  return parameters.length === 1 && first !== undefined ? readSole(first) : readSeveral(parameters);
+  const reading = parameters.length === 1 && first !== undefined ? readSole(first) : readSeveral(parameters);
+  return described(reading, commentOf(node, module));
 }
 
 interface Taken {
@@ -106,7 +115,11 @@ interface Taken {
   readonly keys: readonly Parameter[] | null;
   /** JSON Schema of its type, text. */
   readonly schema?: string | undefined;
+  readonly defaultValue?: DefaultValue;
 }
+
+/** The default as JSON, where the source shows it. */
+type DefaultValue = Pick<Parameter, 'defaultValue'>;
 
 function readSole(parameter: Taken): Reading {
   const { name, keys, shape, schema } = parameter;
@@ -119,9 +132,9 @@ function readSole(parameter: Taken): Reading {
 
 function readSeveral(parameters: readonly Taken[]): Reading {
   const read: Parameter[] = [];
-  for (const { name, required, shape, schema } of parameters) {
+  for (const { name, required, shape, schema, defaultValue } of parameters) {
     if (name === null) return WHOLE;
-    read.push(withSchema({ name, required, type: typeOf(shape), sample: sampleOf(shape) }, schema));
+    read.push(withSchema({ name, required, type: typeOf(shape), sample: sampleOf(shape), ...defaultValue }, schema));
   }
   return { style: CallStyle.POSITIONAL, parameters: read };
 }
@@ -203,7 +216,7 @@ async function take(parameter: ParamPattern, module: ParsedModule): Promise<Take
       const inner = await take(parameter.left, module);
       const shape: Shape =
         inner.shape.kind === 'unknown' && parameter.right.type === 'Literal' ? literal(parameter.right.value) : inner.shape;
-      return { ...inner, shape, required: false };
+      return { ...inner, shape, required: false, defaultValue: defaultOf(parameter.right) };
     }
     case 'ObjectPattern': {
       const shape = await shapeOf(parameter.typeAnnotation?.typeAnnotation, module);
@@ -229,6 +242,7 @@ function keysOf(pattern: ParamPattern & { type: 'ObjectPattern' }, shape: Shape)
       required: property.value.type !== 'AssignmentPattern' && member?.required !== false,
       type: member?.type ?? '',
       sample: member?.sample ?? 'text',
+      ...(property.value.type === 'AssignmentPattern' ? defaultOf(property.value.right) : {}),
     });
   }
   return [...keys, ...members.values()];

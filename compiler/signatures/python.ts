@@ -11,7 +11,7 @@ import { CallStyle } from '../../proto/gen/capstan/v1/nodes.ts';
 import type { Method } from './class-methods.ts';
 import type { Found } from './exports.ts';
 import type { Module } from './modules.ts';
-import { UNREAD, type Parameter, type Reading } from './parameters.ts';
+import { described, UNREAD, type Parameter, type Reading } from './parameters.ts';
 
 const READER = fileURLToPath(new URL('python/read_function.py', import.meta.url));
 /** Reading takes a fraction of a second; the limit allows for an overloaded machine. */
@@ -26,9 +26,11 @@ export const pythonParameter = z
     sample: z.unknown(),
     schema: z.string().optional(),
     takes_body: z.boolean().optional(),
+    default_value: z.string().optional(),
   })
-  .transform(({ takes_body: takesBody, schema, ...more }): Parameter => ({
+  .transform(({ takes_body: takesBody, default_value: defaultValue, schema, ...more }): Parameter => ({
     ...more,
+    ...(defaultValue === undefined ? {} : { defaultValue }),
     ...(schema === undefined ? {} : { schema }),
     ...(takesBody === true ? { takesBody } : {}),
   }));
@@ -38,9 +40,11 @@ const answerSchema = z.discriminatedUnion('kind', [
     kind: z.literal('function'),
     style: z.enum(['positional', 'whole', 'unread']),
     parameters: z.array(pythonParameter),
+    description: z.string().optional(),
   }),
   z.object({
     kind: z.literal('class'),
+    description: z.string().optional(),
     line: z.number(),
     methods: z.array(
       z
@@ -58,7 +62,7 @@ type ReaderResult = z.output<typeof answerSchema>;
 
 export type FoundInPython =
   | Exclude<Found, { kind: 'function' | 'class' }>
-  | { readonly kind: 'class'; readonly at: string; readonly methods: readonly Method[] }
+  | { readonly kind: 'class'; readonly at: string; readonly methods: readonly Method[]; readonly description: string | undefined }
   | { readonly kind: 'read'; readonly reading: Reading };
 
 /**
@@ -74,7 +78,7 @@ export async function findInPython(folder: string, module: Module, name: string,
     case 'function':
       return { kind: 'read', reading: readingOf(answer) };
     case 'class':
-      return { kind: 'class', at: `${module.path}:${answer.line}`, methods: answer.methods };
+      return { kind: 'class', at: `${module.path}:${answer.line}`, methods: answer.methods, description: answer.description };
     case 'unclear':
       return { kind: 'unclear' };
     case 'missing':
@@ -84,14 +88,14 @@ export async function findInPython(folder: string, module: Module, name: string,
   }
 }
 
-function readingOf({ style, parameters }: Extract<ReaderResult, { kind: 'function' }>): Reading {
+function readingOf({ style, parameters, description }: Extract<ReaderResult, { kind: 'function' }>): Reading {
   switch (style) {
     case 'whole':
-      return { style: CallStyle.WHOLE, parameters: [] };
+      return described({ style: CallStyle.WHOLE, parameters: [] }, description);
     case 'unread':
-      return UNREAD;
+      return described(UNREAD, description);
     case 'positional':
-      return { style: CallStyle.POSITIONAL, parameters };
+      return described({ style: CallStyle.POSITIONAL, parameters }, description);
   }
 }
 

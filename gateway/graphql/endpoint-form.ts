@@ -37,7 +37,7 @@ const limit: Check = (field, value) => {
 };
 
 const signature: Readonly<Record<string, Check>> = {
-  parameters: listOf(objectOf({ name: text, required: flag, type: text, schema: text, takesBody: flag })),
+  parameters: listOf(objectOf({ name: text, required: flag, type: text, schema: text, takesBody: flag, defaultValue: text })),
   callStyle: oneOf(Object.values(CallStyle)),
 };
 
@@ -49,6 +49,7 @@ const structure: Readonly<Record<string, Check>> = {
     objectOf({
       name: text,
       module: text,
+      description: text,
       ...signature,
       classSpec: objectOf({ methods: listOf(objectOf({ name: text, ...signature })) }),
     }),

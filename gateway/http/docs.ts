@@ -18,6 +18,7 @@ export const REFERENCE_SETTINGS = {
   showDeveloperTools: 'never',
   agent: { disabled: true },
   mcp: { disabled: true },
+  defaultOpenAllTags: true,
 } as const;
 
 /** Headers that are set regardless of the response. */

@@ -1,5 +1,5 @@
 /** Validates deployments. */
-import { MAX_SCHEMA_LENGTH, MAX_SCHEMAS_LENGTH } from '../../lib/parameter-schemas.ts';
+import { MAX_DEFAULT_LENGTH, MAX_DESCRIPTION_LENGTH, MAX_SCHEMA_LENGTH, MAX_SCHEMAS_LENGTH } from '../../lib/parameter-schemas.ts';
 import { createHash } from 'node:crypto';
 
 import { baseImageOf } from '../../lib/base-images.ts';
@@ -166,6 +166,13 @@ function checkProgram(spec: EndpointSpec, kind: 'QUEUE' | 'LOAD_BALANCED'): void
     throw invalid(
       field('functions'),
       `must have schemas of at most ${MAX_SCHEMA_LENGTH} characters for each parameter and ${MAX_SCHEMAS_LENGTH} in all`,
+    );
+  const texts = functions.flatMap(({ description = '' }) => description.length);
+  const defaults = signatures.flatMap(({ parameters }) => parameters.map(({ defaultValue = '' }) => defaultValue.length));
+  if (Math.max(0, ...texts) > MAX_DESCRIPTION_LENGTH || Math.max(0, ...defaults) > MAX_DEFAULT_LENGTH)
+    throw invalid(
+      field('functions'),
+      `must have descriptions of at most ${MAX_DESCRIPTION_LENGTH} characters and defaults of at most ${MAX_DEFAULT_LENGTH}`,
     );
   checkRuntime(spec, ownImage);
 }

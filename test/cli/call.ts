@@ -97,7 +97,7 @@ test('a job from the command line: input, output, chunks, ends and refusals', as
   t.regex(story.text, /^ {2}\+ [\d.]+ m?s +FAILED$/m);
   const page = await onTerminal(['jobs', 'list', 'hello', '--limit', '2']);
   t.regex(page.text, /^ID +STATUS +AGE /m);
-  t.regex(page.text, /hint: These are 1 to 2 of 4 jobs, newest first\nnext: capstan jobs list hello --limit 2 --offset 2/);
+  t.regex(page.text, /hint: These are 1 to 2 of 4 jobs, newest first\nnext: (npx )?capstan jobs list hello --limit 2 --offset 2/);
   const last = await onTerminal(['jobs', 'list', 'hello', '--limit', '2', '--offset', '2']);
   t.regex(last.text, /hint: These are 3 to 4 of 4 jobs, newest first\n$/);
 

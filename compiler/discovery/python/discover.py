@@ -15,7 +15,7 @@ sys.dont_write_bytecode = True
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 
 from module_names import Fault, check_standard_names, check_unicode_form, is_standard, source_roots, standard_names  # noqa: E402
-from read_function import read_plain  # noqa: E402
+from read_function import description_of, read_plain  # noqa: E402
 from read_schema import Sources  # noqa: E402
 
 PACKAGE = "capstan"
@@ -386,7 +386,7 @@ class FileReader:
 
     def _function(self, node, is_route=False):
         is_class = isinstance(node, ast.ClassDef)
-        row = {"name": node.name, "line": node.lineno, "is_class": is_class}
+        row = {"name": node.name, "line": node.lineno, "is_class": is_class, **description_of(node)}
         if is_class:
             row["methods"] = {name: described(each, self._scope) for name, each in methods_of(node).items()}
         else:

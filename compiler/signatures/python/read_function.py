@@ -57,6 +57,11 @@ TYPES = {
 PLAIN = frozenset(name for name in SAMPLES if name not in ("dict", "Dict", "Mapping", "Any"))
 
 
+# Characters that are kept of a docstring, and of a default.
+MAX_DESCRIPTION = 2000
+MAX_DEFAULT = 1000
+
+
 def main(folder, path, name, kind):
     try:
         with open(os.path.join(folder, path), "rb") as source:
@@ -79,7 +84,7 @@ def find(body, name, read_found, read_methods):
             # The last definition of a name applies.
             found = read_found(node) if node.name == name else found
         elif isinstance(node, ast.ClassDef):
-            found = {"kind": "class", "line": node.lineno, "methods": read_methods(node)} if node.name == name else found
+            found = {"kind": "class", "line": node.lineno, "methods": read_methods(node), **description_of(node)} if node.name == name else found
         elif isinstance(node, (ast.Import, ast.ImportFrom)):
             names = [(each.asname or each.name).split(".")[0] for each in node.names]
             unclear = unclear or name in names or "*" in names
@@ -115,7 +120,8 @@ UNREAD = {"kind": "function", "style": "unread", "parameters": []}
 
 
 def read(node, scope, is_route):
-    return UNREAD if node.decorator_list else read_plain(node, scope, is_route)
+    found = UNREAD if node.decorator_list else read_plain(node, scope, is_route)
+    return {**found, **description_of(node)}
 
 
 def read_plain(node, scope, is_route=False):
@@ -149,9 +155,26 @@ def read_plain(node, scope, is_route=False):
                 "sample": sample_of(schema) if is_model and schema is not None else sample(each, default),
                 **({"schema": json.dumps(schema, ensure_ascii=False)} if schema is not None and schema != {"type": TYPES.get(type_name(each))} else {}),
                 **({"takes_body": True} if each is whole else {}),
+                **default_of(default),
             }
         )
     return {"kind": "function", "style": "positional", "parameters": parameters}
+
+
+def default_of(default):
+    """Returns the default of a parameter as JSON, where the source shows it."""
+    try:
+        value = None if default is None else ast.literal_eval(default)
+        text = json.dumps(value, ensure_ascii=False, allow_nan=False)
+    except (ValueError, TypeError, SyntaxError, MemoryError, RecursionError):
+        return {}
+    return {} if value is None or len(text) > MAX_DEFAULT else {"default_value": text}
+
+
+def description_of(node):
+    """Returns the docstring of a function or class."""
+    text = ast.get_docstring(node) or ""
+    return {"description": text[:MAX_DESCRIPTION]} if text else {}
 
 
 def whole_parameter(arguments, schemas, is_route):

@@ -3,7 +3,8 @@
  * functions. Pure.
  */
 import type { EndpointEntry, RouteEntry } from '../../../proto/gen/capstan/v1/control.ts';
-import { DocumentSchemas, withoutMarkup } from '../../../lib/parameter-schemas.ts';
+import { DocumentSchemas, withDefault, withoutMarkup } from '../../../lib/parameter-schemas.ts';
+import { inputExample, parameterExample } from '../../../lib/schema-examples.ts';
 import { CallStyle, type ParameterSpec } from '../../../proto/gen/capstan/v1/nodes.ts';
 
 /** Methods whose body holds the parameters that are not in the path. */
@@ -69,21 +70,27 @@ function operationOf({ method, function: fn }: RouteEntry, path: string, { isPub
       type !== 'request' && !(isWebSocket && name === 'websocket') && !inPath.includes(name) && (hasBody || takesBody !== true),
   );
   const whole = hasBody ? others.find(({ takesBody }) => takesBody === true) : undefined;
-  const schemaOf = ({ schema, type }: Pick<ParameterSpec, 'schema' | 'type'>): object => schemas.of(schema, plainSchema(type));
+  const schemaOf = ({ schema, type, defaultValue }: Pick<ParameterSpec, 'schema' | 'type' | 'defaultValue'>): object =>
+    withDefault(schemas.of(schema, plainSchema(type)), defaultValue);
   const listed = [
     ...inPath.map((name) => {
       const found = parameters.find((each) => each.name === name);
-      return { name, in: 'path', required: true, schema: schemaOf({ schema: found?.schema, type: found?.type || 'string' }) };
+      const facts = { schema: found?.schema, type: found?.type || 'string' };
+      return { name, in: 'path', required: true, schema: schemaOf(facts), example: parameterExample(facts) };
     }),
     ...(hasBody && whole === undefined ? [] : others)
       .filter((each) => each !== whole)
-      .map((each) => ({ name: each.name, in: 'query', required: each.required, schema: schemaOf(each) })),
+      .map((each) => ({
+        ...{ name: each.name, in: 'query', required: each.required, schema: schemaOf(each) },
+        ...(each.required ? { example: parameterExample(each) } : {}),
+      })),
   ];
   const known = fn !== undefined && (fn.callStyle === CallStyle.POSITIONAL || fn.callStyle === CallStyle.OBJECT || parameters.length > 0);
   const refusals = Object.entries(REFUSALS).filter(([status]) => !(status === '401' && isPublic) && !(status === '413' && !hasBody));
   return {
     operationId: `${method.toLowerCase()} ${path}`,
     summary: fn?.name ?? path,
+    ...(fn?.description === undefined ? {} : { description: withoutMarkup(fn.description) }),
     ...(isPublic ? {} : { security: [{ key: [] }] }),
     parameters: listed,
     ...(hasBody
@@ -107,11 +114,14 @@ function operationOf({ method, function: fn }: RouteEntry, path: string, { isPub
  * otherwise the function takes any keys.
  */
 function jsonBody(parameters: readonly ParameterSpec[] | ParameterSpec, known: boolean, schemaOf: (each: ParameterSpec) => object): object {
-  if (!isList(parameters)) return { required: parameters.required, content: { 'application/json': { schema: schemaOf(parameters) } } };
+  if (!isList(parameters)) {
+    const example = parameterExample(parameters);
+    return { required: parameters.required, content: { 'application/json': { schema: schemaOf(parameters), example } } };
+  }
   const required = parameters.filter((each) => each.required).map(({ name }) => name);
   const properties = Object.fromEntries(parameters.map((each) => [each.name, schemaOf(each)]));
   const schema = { type: 'object', properties, required, ...(known ? { additionalProperties: false } : {}) };
-  return { required: required.length > 0, content: { 'application/json': { schema } } };
+  return { required: required.length > 0, content: { 'application/json': { schema, example: inputExample(parameters) } } };
 }
 
 function isList(value: readonly ParameterSpec[] | ParameterSpec): value is readonly ParameterSpec[] {

@@ -866,7 +866,14 @@ export interface FunctionSpec {
   /** How the input's keys reach the function. */
   callStyle: CallStyle;
   /** Of a class: its methods, as the build read them; absent for a function, and for a class that the worker reads. */
-  classSpec?: ClassSpec | undefined;
+  classSpec?:
+    | ClassSpec
+    | undefined;
+  /**
+   * What its author wrote about it, plain text: a docstring of Python, a JSDoc comment. At most 2,000 characters; absent
+   * without one. For readers of documents; it changes no call.
+   */
+  description?: string | undefined;
 }
 
 /** A class that serves a queue endpoint: the input's key `method` selects one of several methods. */
@@ -895,7 +902,11 @@ export interface ParameterSpec {
     | string
     | undefined;
   /** It takes the whole input of a job, or the whole body of a request, instead of a key of it. */
-  takesBody?: boolean | undefined;
+  takesBody?:
+    | boolean
+    | undefined;
+  /** The function's own default as JSON, where the source shows it. For readers of documents; it is never passed. */
+  defaultValue?: string | undefined;
 }
 
 /** Run this job on that worker now. */
@@ -5524,7 +5535,14 @@ export const ReleaseSpec_EnvEntry: MessageFns<ReleaseSpec_EnvEntry> = {
 };
 
 function createBaseFunctionSpec(): FunctionSpec {
-  return { name: "", module: "", parameters: [], callStyle: CallStyle.UNSPECIFIED, classSpec: undefined };
+  return {
+    name: "",
+    module: "",
+    parameters: [],
+    callStyle: CallStyle.UNSPECIFIED,
+    classSpec: undefined,
+    description: undefined,
+  };
 }
 
 export const FunctionSpec: MessageFns<FunctionSpec> = {
@@ -5543,6 +5561,9 @@ export const FunctionSpec: MessageFns<FunctionSpec> = {
     }
     if (message.classSpec !== undefined) {
       ClassSpec.encode(message.classSpec, writer.uint32(42).fork()).join();
+    }
+    if (message.description !== undefined) {
+      writer.uint32(50).string(message.description);
     }
     return writer;
   },
@@ -5600,6 +5621,14 @@ export const FunctionSpec: MessageFns<FunctionSpec> = {
             message.classSpec = ClassSpec.decode(reader, reader.uint32());
             continue;
           }
+          case 6: {
+            if (tag !== 50) {
+              break;
+            }
+
+            message.description = reader.string();
+            continue;
+          }
         }
         if ((tag & 7) === 4 || tag === 0) {
           break;
@@ -5624,6 +5653,7 @@ export const FunctionSpec: MessageFns<FunctionSpec> = {
     message.classSpec = (object.classSpec !== undefined && object.classSpec !== null)
       ? ClassSpec.fromPartial(object.classSpec)
       : undefined;
+    message.description = object.description ?? undefined;
     return message;
   },
 };
@@ -5763,7 +5793,7 @@ export const MethodSpec: MessageFns<MethodSpec> = {
 };
 
 function createBaseParameterSpec(): ParameterSpec {
-  return { name: "", required: false, type: "", schema: undefined, takesBody: undefined };
+  return { name: "", required: false, type: "", schema: undefined, takesBody: undefined, defaultValue: undefined };
 }
 
 export const ParameterSpec: MessageFns<ParameterSpec> = {
@@ -5782,6 +5812,9 @@ export const ParameterSpec: MessageFns<ParameterSpec> = {
     }
     if (message.takesBody !== undefined) {
       writer.uint32(40).bool(message.takesBody);
+    }
+    if (message.defaultValue !== undefined) {
+      writer.uint32(50).string(message.defaultValue);
     }
     return writer;
   },
@@ -5839,6 +5872,14 @@ export const ParameterSpec: MessageFns<ParameterSpec> = {
             message.takesBody = reader.bool();
             continue;
           }
+          case 6: {
+            if (tag !== 50) {
+              break;
+            }
+
+            message.defaultValue = reader.string();
+            continue;
+          }
         }
         if ((tag & 7) === 4 || tag === 0) {
           break;
@@ -5861,6 +5902,7 @@ export const ParameterSpec: MessageFns<ParameterSpec> = {
     message.type = object.type ?? "";
     message.schema = object.schema ?? undefined;
     message.takesBody = object.takesBody ?? undefined;
+    message.defaultValue = object.defaultValue ?? undefined;
     return message;
   },
 };

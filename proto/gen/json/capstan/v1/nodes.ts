@@ -79,7 +79,14 @@ export interface FunctionSpec {
   /** How the input's keys reach the function. */
   callStyle: CallStyle;
   /** Of a class: its methods, as the build read them; absent for a function, and for a class that the worker reads. */
-  classSpec?: ClassSpec | undefined;
+  classSpec?:
+    | ClassSpec
+    | undefined;
+  /**
+   * What its author wrote about it, plain text: a docstring of Python, a JSDoc comment. At most 2,000 characters; absent
+   * without one. For readers of documents; it changes no call.
+   */
+  description?: string | undefined;
 }
 
 /** A class that serves a queue endpoint: the input's key `method` selects one of several methods. */
@@ -108,7 +115,11 @@ export interface ParameterSpec {
     | string
     | undefined;
   /** It takes the whole input of a job, or the whole body of a request, instead of a key of it. */
-  takesBody?: boolean | undefined;
+  takesBody?:
+    | boolean
+    | undefined;
+  /** The function's own default as JSON, where the source shows it. For readers of documents; it is never passed. */
+  defaultValue?: string | undefined;
 }
 
 export const FunctionSpec: MessageFns<FunctionSpec> = {
@@ -129,6 +140,7 @@ export const FunctionSpec: MessageFns<FunctionSpec> = {
         : isSet(object.class_spec)
         ? ClassSpec.fromJSON(object.class_spec)
         : undefined,
+      description: isSet(object.description) ? globalThis.String(object.description) : undefined,
     };
   },
 
@@ -148,6 +160,9 @@ export const FunctionSpec: MessageFns<FunctionSpec> = {
     }
     if (message.classSpec !== undefined) {
       obj.classSpec = ClassSpec.toJSON(message.classSpec);
+    }
+    if (message.description !== undefined) {
+      obj.description = message.description;
     }
     return obj;
   },
@@ -211,6 +226,11 @@ export const ParameterSpec: MessageFns<ParameterSpec> = {
         : isSet(object.takes_body)
         ? globalThis.Boolean(object.takes_body)
         : undefined,
+      defaultValue: isSet(object.defaultValue)
+        ? globalThis.String(object.defaultValue)
+        : isSet(object.default_value)
+        ? globalThis.String(object.default_value)
+        : undefined,
     };
   },
 
@@ -230,6 +250,9 @@ export const ParameterSpec: MessageFns<ParameterSpec> = {
     }
     if (message.takesBody !== undefined) {
       obj.takesBody = message.takesBody;
+    }
+    if (message.defaultValue !== undefined) {
+      obj.defaultValue = message.defaultValue;
     }
     return obj;
   },
