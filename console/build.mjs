@@ -12,6 +12,7 @@ import { brotliCompressSync, constants, gzipSync } from 'node:zlib';
 
 import { acquireLock } from '../lib/lock.mjs';
 import { initialLoad } from './initial-load.mjs';
+import { referenceScript } from './reference-script.mjs';
 
 const folder = import.meta.dirname;
 const dist = join(folder, 'dist');
@@ -19,7 +20,7 @@ const fresh = join(folder, 'dist.new');
 const modules = join(folder, 'node_modules');
 /** What the console is made of. */
 const SOURCES = [
-  ...['build.mjs', 'index.html', 'initial-load.mjs', 'package-lock.json', 'package.json', 'public', 'src', 'vite.config.ts'],
+  ...['build.mjs', 'index.html', 'initial-load.mjs', 'reference-script.mjs', 'package-lock.json', 'package.json', 'public', 'src', 'vite.config.ts'],
   '../lib/exact-json.ts',
   '../docs',
 ];
@@ -51,6 +52,7 @@ async function build() {
     const { bytes, limit } = initialLoad(fresh);
     process.stdout.write(`the console's first page loads ${Math.ceil(bytes / 1000)} kB of at most ${limit / 1000} kB\n`);
     if (bytes > limit) throw new Error(`the console's first page loads ${bytes} bytes: at most ${limit} are allowed`);
+    await referenceScript(join(dist, 'reference'), join(fresh, 'reference'));
     writeFileSync(join(fresh, '.stamp'), wanted);
     rmSync(dist, { recursive: true, force: true });
     renameSync(fresh, dist);

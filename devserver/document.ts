@@ -1,6 +1,6 @@
 /** Generates the OpenAPI document of the project under development from the functions' signatures. */
 import type { Parameter } from '../compiler/signatures/parameters.ts';
-import { DocumentSchemas, HIDDEN_FROM_PAGE, withDefault, withoutMarkup } from '../lib/parameter-schemas.ts';
+import { DocumentSchemas, HIDDEN_FROM_PAGE, UNSENT_EXAMPLE, withDefault, withoutMarkup } from '../lib/parameter-schemas.ts';
 import { parameterExample } from '../lib/schema-examples.ts';
 import type { DeclaredFunction, DeclaredMethod } from '../compiler/discovery/declared.ts';
 import { isReadable } from './fit.ts';
@@ -39,7 +39,11 @@ function operationOf({ method, endpoint, fn }: DevRoute, path: string, schemas: 
     in: place,
     required: place === 'path' || parameter?.required === true,
     schema: schemaOf(parameter) ?? { type: 'string' },
-    ...(place === 'path' || parameter?.required === true ? { example: exampleOf(parameter) } : {}),
+    ...(place === 'path' || parameter?.required === true
+      ? { example: exampleOf(parameter) }
+      : parameter?.defaultValue === undefined
+        ? { examples: UNSENT_EXAMPLE }
+        : {}),
   });
   const own = fn.isClass ? methodsSchema(fn, schemaOf) : inputSchema(fn, rest, schemaOf);
   const wrapped = fn.route === null ? { type: 'object', properties: { input: own }, required: ['input'] } : own;

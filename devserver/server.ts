@@ -5,19 +5,19 @@
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http';
 import type { Duplex } from 'node:stream';
 
-import fastify, { type FastifyInstance } from 'fastify';
-
+import { referenceScript } from '../lib/reference-script.ts';
 import { messageOf } from '../lib/to-error.ts';
 import type { QueueApi } from '../gateway/assembly/queue-api.ts';
 import { answerCall, broken, MAX_BODY_BYTES, urlOf, type CallDeps } from './calls.ts';
 import { answerUpgrade, refuseUpgrade, upgradeTarget } from './upgrade.ts';
+import { PAGE, SCRIPT_PATH } from './docs-page.ts';
 import { documentOf } from './document.ts';
 import { originRefusal, type OriginRule } from './origin.ts';
 import { refuse, Refused } from './refusal.ts';
 
 /** As in nginx: the caller disconnected before the response. */
 const CALLER_GONE = 499;
-const DOCS_PATHS = new Set(['/docs', '/docs/', '/docs/js/scalar.js']);
+const DOCS_PATHS = new Set(['/docs', '/docs/', SCRIPT_PATH]);
 
 export interface DevServer {
   /** `http://localhost:<port>`. */
@@ -129,7 +129,7 @@ async function answer(deps: DevServerDeps, rule: OriginRule, request: IncomingMe
     sendJson(response, { name: 'capstan', development: true, endpoints, routes: paths, docs: '/docs' });
   } else if (isRead && pathname === '/ping') sendJson(response, { status: 'ok' });
   else if (isRead && pathname === '/openapi.json') sendJson(response, documentOf(project.routes));
-  else if (isRead && DOCS_PATHS.has(pathname)) await sendPage(response, request.url ?? '/docs');
+  else if (isRead && DOCS_PATHS.has(pathname)) await sendPage(request, response);
   else await answerCall(deps, request, response);
 }
 
@@ -163,33 +163,15 @@ function sendJson(response: ServerResponse, value: object): void {
   response.end(response.req.method === 'HEAD' ? undefined : body);
 }
 
-let page: Promise<FastifyInstance> | undefined;
-
-async function sendPage(response: ServerResponse, url: string): Promise<void> {
-  const { statusCode, headers, rawPayload } = await (await (page ??= makePage())).inject({ method: 'GET', url });
-  response.writeHead(statusCode, headers);
-  response.end(rawPayload);
-}
-
-/** Created at the first request for it, because its plugin takes a third as long to load as everything else. */
-async function makePage(): Promise<FastifyInstance> {
-  const { default: scalar } = await import('@scalar/fastify-api-reference');
-  const made = fastify();
-  await made.register(scalar, {
-    routePrefix: '/docs',
-    configuration: {
-      url: '/openapi.json',
-      pageTitle: 'Endpoints',
-      withDefaultFonts: false,
-      telemetry: false,
-      hideClientButton: true,
-      showDeveloperTools: 'never',
-      agent: { disabled: true },
-      mcp: { disabled: true },
-      defaultOpenAllTags: true,
-    },
-  });
-  return made;
+async function sendPage(request: IncomingMessage, response: ServerResponse): Promise<void> {
+  if (pathOf(request) === SCRIPT_PATH) {
+    const { bytes, headers } = await referenceScript(request.headers['accept-encoding']);
+    response.writeHead(200, { ...headers, 'content-length': bytes.length });
+    response.end(request.method === 'HEAD' ? undefined : bytes);
+    return;
+  }
+  response.writeHead(200, { 'content-type': 'text/html; charset=utf-8', 'content-length': Buffer.byteLength(PAGE) });
+  response.end(request.method === 'HEAD' ? undefined : PAGE);
 }
 
 function pathOf({ url = '/' }: IncomingMessage): string {

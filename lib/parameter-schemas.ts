@@ -21,6 +21,9 @@ const HERE = '#/components/schemas/';
 /** Keeps an operation in a document and off its page. */
 export const HIDDEN_FROM_PAGE = { 'x-internal': true, 'x-scalar-ignore': true } as const;
 
+/** Examples of an optional parameter that the page does not send unless its reader switches it on. */
+export const UNSENT_EXAMPLE = { default: { value: '', 'x-disabled': true } } as const;
+
 type Json = Readonly<Record<string, unknown>>;
 
 const TYPES: ReadonlySet<string> = new Set(['string', 'number', 'integer', 'boolean', 'array', 'object', 'null']);

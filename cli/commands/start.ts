@@ -3,7 +3,7 @@ import { join } from 'node:path';
 import type { Command } from '../command/command.ts';
 import { installRoot, readSettings } from '../../terminal/config.ts';
 import { apiKeyForShell } from '../../client/local.ts';
-import { buildConsole } from '../samples/console.ts';
+import { buildConsole, tellConsole } from '../samples/console.ts';
 
 /** Folders of examples/ that are deployed. */
 const SAMPLES = ['text-analysis', 'reference'];
@@ -28,6 +28,7 @@ export const start: Command = {
       environment: env,
       terminal,
       async whenReady({ url }, signal) {
+        tellConsole(url, terminal);
         const [{ attempt, deploySamples }, { showFirstJob, showRoutes }] = await Promise.all([
           import('../samples/samples.ts'),
           import('../samples/first-job.ts'),

@@ -4,6 +4,7 @@ import { readSettings, type Settings } from '../../terminal/config.ts';
 import { apiKey, apiKeyForShell, ownSettings, quote } from '../../client/local.ts';
 import type { Terminal } from '../../terminal/terminal.ts';
 import { explain } from '../../terminal/tool-error.ts';
+import { buildConsole, tellConsole } from '../samples/console.ts';
 
 /**
  * Returns a path of an endpoint that can be called without changes: the health of a queue, or a route without a body
@@ -28,11 +29,14 @@ export const up: Command = {
       settings,
       environment: env,
       terminal,
-      async whenReady({ url, isNew }) {
+      async whenReady({ url, isNew }, signal) {
+        tellConsole(url, terminal);
         const path = isNew ? undefined : await firstPath(url, settings).catch((error: unknown) => reportUnlisted(error, terminal));
         const key = apiKeyForShell(settings, env.variables['SERVICE_API_KEY'] === undefined ? undefined : { kind: 'shell' });
         terminal.next(path === undefined ? 'capstan deploy <folder>' : `curl -s ${url}${path} -H "Authorization: Bearer ${key}"`);
         terminal.line('Press Ctrl+C to stop it.');
+        // A service without a person at its terminal builds nothing.
+        if (terminal.isLive) void buildConsole(url, terminal, signal);
       },
     });
   },

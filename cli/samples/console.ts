@@ -11,9 +11,19 @@ import type { Terminal } from '../../terminal/terminal.ts';
 /** Longest that the installation of what builds it may take, ms. */
 const LIMIT_MS = 300_000;
 
-/** Builds it if it is not there or of older sources, and says where it is. A failure leaves the rest as it is. */
+/** Says where it is; until it is built, its address says so. */
+export function tellConsole(url: string, terminal: Terminal): void {
+  terminal.line(`Web console: ${url}/console${isBuilt() ? '' : ' (being built)'}`);
+}
+
+function isBuilt(): boolean {
+  return existsSync(join(installRoot, 'console', 'dist', 'index.html'));
+}
+
+/** Builds it if it is not there or of older sources. A failure leaves the rest as it is. */
 export async function buildConsole(url: string, terminal: Terminal, signal: AbortSignal): Promise<void> {
   const script = join(installRoot, 'console', 'build.mjs');
+  const wasThere = isBuilt();
   // An installed package has the result alone.
   if (existsSync(script)) {
     try {
@@ -26,5 +36,5 @@ export async function buildConsole(url: string, terminal: Terminal, signal: Abor
       return;
     }
   }
-  if (!signal.aborted) terminal.line(`Web console: ${url}/console`);
+  if (!signal.aborted && !wasThere) terminal.done(`built the web console: ${url}/console`);
 }

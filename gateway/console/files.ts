@@ -46,9 +46,10 @@ const SECURITY_HEADERS = {
 const NOT_BUILT = `<!doctype html>
 <html lang="en">
 <meta charset="utf-8">
-<title>Capstan</title>
-<h1>The console is not built</h1>
-<p><code>npm start</code> builds it in the background. By hand: <code>npm run console</code>. Then reload this page.</p>
+<title>The console is being built</title>
+<h1>The console is being built</h1>
+<p>This page shows it as soon as it is there, in about a minute. <code>npm start</code> and <code>capstan up</code> on a
+terminal build the console of a checkout; by hand: <code>npm run console</code>.</p>
 </html>
 `;
 
@@ -114,7 +115,11 @@ export function fileRoutes(app: FastifyInstance, folder = BUILT): void {
 function sendPage(reply: FastifyReply, index: BuiltFile | undefined, depth: number): void {
   reply.header('content-type', HTML_TYPE).header('cache-control', 'no-store');
   if (index === undefined) {
-    reply.code(503).headers({ 'retry-after': '10', 'content-security-policy': "default-src 'none'; frame-ancestors 'none'" });
+    reply.code(503).headers({
+      'retry-after': '10',
+      refresh: '3',
+      'content-security-policy': "default-src 'none'; frame-ancestors 'none'",
+    });
     reply.send(NOT_BUILT);
     return;
   }

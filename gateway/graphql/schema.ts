@@ -195,6 +195,8 @@ type Endpoint {
   functions: [String!]!
   "How its functions are called, as the build read it from the sources."
   signatures: [Signature!]!
+  "An input that obeys the schemas of a queue endpoint's function; null where the source does not show what it takes."
+  exampleInput: JSON
   settings: Settings!
   "maxAttempts of an endpoint that leaves it to the service."
   defaultMaxAttempts: Int!

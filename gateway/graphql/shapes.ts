@@ -1,4 +1,5 @@
 /** Converts the scheduler's replies into the shapes of the schema. */
+import { inputExample, parameterExample } from '../../lib/schema-examples.ts';
 import { DEFAULT_VALUES, valuesOf } from '../../lib/endpoint-settings.ts';
 import { WORKER_RUNTIMES } from '../../lib/isolation.ts';
 import { EndpointKind } from '../../proto/gen/capstan/v1/common.ts';
@@ -84,6 +85,7 @@ export function endpointShape(info: EndpointInfo, addresses: Addresses, detail: 
     routes: routeShapes(spec),
     functions: (spec?.functions ?? []).map(({ name }) => name),
     signatures: (spec?.functions ?? []).map(signatureShape),
+    exampleInput: exampleInputOf(spec?.functions[0]),
     settings: settingsShape(spec),
     defaultMaxAttempts: info.defaultMaxAttempts,
     workers: { total: info.workers, max: spec?.workersMax ?? 0 },
@@ -257,6 +259,16 @@ export function attentionShape(item: AttentionItem, cell: string): Schema.Attent
     }),
     cell,
   };
+}
+
+/** Of a class with several methods: an input of the first. */
+function exampleInputOf(fn: FunctionSpec | undefined): unknown {
+  const [first, ...others] = fn?.classSpec?.methods ?? [];
+  const parameters = first?.parameters ?? fn?.parameters ?? [];
+  const [only] = parameters;
+  if (only === undefined) return first === undefined ? null : { method: first.name };
+  const input = only.takesBody === true && parameters.length === 1 ? parameterExample(only) : inputExample(parameters);
+  return others.length > 0 && first !== undefined ? { method: first.name, ...(input as object) } : input;
 }
 
 function signatureShape({ name, parameters, classSpec }: FunctionSpec): Schema.Signature {

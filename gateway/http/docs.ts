@@ -1,28 +1,17 @@
 /** Serves the OpenAPI document and its page. The page may load nothing from another host. */
 import swagger from '@fastify/swagger';
-import fastify, { type FastifyInstance } from 'fastify';
+import type { FastifyInstance, RouteHandlerMethod } from 'fastify';
 import type { createJsonSchemaTransform } from 'fastify-type-provider-zod';
 
+import { HIDDEN_FROM_PAGE, UNSENT_EXAMPLE } from '../../lib/parameter-schemas.ts';
+import { REFERENCE_SETTINGS, referenceScript } from '../../lib/reference-script.ts';
+import { docsPage } from './docs-page.ts';
 import { JSON_TYPE } from './problem.ts';
 
 /** The Content-Security-Policy restricts a page to this host. `scripts`, `connections`: where its scripts come from, and what they may call. */
 export function pagePolicy(scripts: string, connections = "'self'"): string {
   return `default-src 'none'; script-src ${scripts}; style-src 'self' 'unsafe-inline'; img-src 'self' data: blob:; font-src 'self' data:; connect-src ${connections}; worker-src 'self' blob:; base-uri 'none'; frame-ancestors 'none'`;
 }
-
-/** Settings of every reference page: no links to services of the page's vendor. */
-export const REFERENCE_SETTINGS = {
-  withDefaultFonts: false,
-  telemetry: false,
-  hideClientButton: true,
-  showDeveloperTools: 'never',
-  agent: { disabled: true },
-  mcp: { disabled: true },
-  defaultOpenAllTags: true,
-} as const;
-
-/** Headers that are set regardless of the response. */
-const OF_THE_CONNECTION: ReadonlySet<string> = new Set(['connection', 'keep-alive', 'transfer-encoding', 'date']);
 
 interface Shape {
   readonly type?: string;
@@ -31,7 +20,15 @@ interface Shape {
 
 interface Operation {
   readonly responses?: Readonly<Record<string, { content?: Record<string, { schema?: { contentMediaType?: string } }> }>>;
-  readonly requestBody?: { required?: boolean; readonly content: Readonly<Record<string, { schema: Shape }>> };
+  readonly requestBody?: { required?: boolean; readonly content: Readonly<Record<string, { schema: Shape; example?: object }>> };
+  readonly parameters?: {
+    readonly name: string;
+    readonly in: string;
+    readonly required?: boolean;
+    readonly schema?: { readonly default?: unknown };
+    example?: string;
+    examples?: object;
+  }[];
 }
 
 /** Must be awaited before routes are added, because routes are collected when they are added. */
@@ -78,45 +75,21 @@ export async function docsRoutes(app: FastifyInstance, version: string): Promise
     },
   });
 
-  let page: Promise<FastifyInstance> | undefined;
-  for (const url of ['/docs', '/docs/js/scalar.js']) {
-    app.route({
-      method: 'GET',
-      url,
-      schema: { hide: true },
-      config: { cacheable: true },
-      async handler(request, reply) {
-        const { statusCode, headers, rawPayload } = await (await (page ??= makePage())).inject({ method: 'GET', url: request.url });
-        // What belongs to the connection is this connection's own.
-        const own = Object.entries(headers).filter(([name]) => !OF_THE_CONNECTION.has(name));
-        return reply.code(statusCode).headers(Object.fromEntries(own)).send(rawPayload);
-      },
-    });
-  }
-}
-
-/**
- * The page and its script are created at the first request for them: their plugin loads a parser and four megabytes of
- * script, a quarter of the gateway's start-up, and many gateways never serve them.
- */
-async function makePage(): Promise<FastifyInstance> {
-  const { default: scalar } = await import('@scalar/fastify-api-reference');
-  const page = fastify({ routerOptions: { ignoreTrailingSlash: true } });
-  page.addHook('onSend', (_request, reply, _payload, done) => {
-    reply.header('content-security-policy', pagePolicy("'self' 'unsafe-inline'"));
-    done();
-  });
-  await page.register(scalar, {
-    routePrefix: '/docs',
-    configuration: {
-      url: '/openapi.json',
-      pageTitle: 'Capstan API',
-      // The input for the key is visible at once.
-      authentication: { preferredSecurityScheme: 'key' },
-      ...REFERENCE_SETTINGS,
+  const { html, scriptHash } = docsPage(REFERENCE_SETTINGS);
+  const policy = pagePolicy(`'self' '${scriptHash}'`);
+  const send: Readonly<Record<string, RouteHandlerMethod>> = {
+    '/docs'(request, reply) {
+      // Relative: only the browser knows the path under which a proxy serves the gateway.
+      if (!/^\/docs\/(\?|$)/.test(request.url)) return reply.code(301).header('location', 'docs/').send();
+      return reply.headers({ 'content-type': 'text/html; charset=utf-8', 'content-security-policy': policy }).send(html);
     },
-  });
-  return page;
+    async '/docs/js/scalar.js'(request, reply) {
+      const { bytes, headers } = await referenceScript(request.headers['accept-encoding']);
+      return reply.headers(headers).send(bytes);
+    },
+  };
+  for (const [url, handler] of Object.entries(send))
+    app.route({ method: 'GET', url, schema: { hide: true }, config: { cacheable: true }, handler });
 }
 
 /** A response whose schema names a media type has that type; the plugin assumes JSON. */
@@ -126,10 +99,43 @@ function withOwnType(response: { content?: Record<string, { schema?: { contentMe
   if (json !== undefined && type !== undefined) response.content = { [type]: json };
 }
 
-/** The plugin marks every body as required; a body whose schema allows null is optional. */
+/** Operations that do the same as another one of their path have no entry of their own on the page. */
+function isSecond(path: string, method: string, operations: object): boolean {
+  if (method === 'head') return 'get' in operations;
+  if (path.endsWith('/openai/{*}')) return method !== 'get' && method !== 'post';
+  return method === 'post' && 'get' in operations;
+}
+
+/** Bodies to send as they are, by the end of the path. */
+const BODIES: readonly (readonly [RegExp, object])[] = [
+  [/\/run(sync)?$/, { input: {} }],
+  [/^\/graphql$/, { query: '{ endpoints { id name url } }' }],
+  [/\/openai\/\{\*\}$/, { model: 'model', messages: [{ role: 'user', content: 'Hello' }] }],
+];
+/** Values of path parameters that are the same for every account. */
+const PATHS: Readonly<Record<string, Readonly<Record<string, string>>>> = {
+  get: { '*': 'v1/models' },
+  post: { '*': 'v1/chat/completions' },
+};
+
+/**
+ * Adds examples, and what the plugin does not know: it marks every body as required, but a body whose schema allows null is
+ * optional.
+ */
 function corrected<Document extends { paths?: object }>(document: Document): Document {
-  for (const operations of Object.values(document.paths ?? {}) as Record<string, Operation>[]) {
-    for (const { requestBody, responses } of Object.values(operations)) {
+  for (const [path, operations] of Object.entries(document.paths ?? {}) as [string, Record<string, Operation>][]) {
+    for (const [method, operation] of Object.entries(operations)) {
+      if (isSecond(path, method, operations)) Object.assign(operation, HIDDEN_FROM_PAGE);
+      for (const parameter of operation.parameters ?? []) {
+        const example = PATHS[method]?.[parameter.name];
+        if (example !== undefined) parameter.example = example;
+        if (parameter.in !== 'path' && parameter.required !== true && parameter.schema?.default === undefined)
+          parameter.examples = UNSENT_EXAMPLE;
+      }
+      const { requestBody, responses } = operation;
+      const body = BODIES.find(([end]) => end.test(path))?.[1];
+      const json = requestBody?.content['application/json'];
+      if (body !== undefined && json !== undefined) json.example = body;
       for (const response of Object.values(responses ?? {})) withOwnType(response);
       const media = requestBody?.content['application/json'];
       const shapes = media?.schema.anyOf?.filter(({ type }) => type !== 'null');

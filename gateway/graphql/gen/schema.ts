@@ -28,6 +28,7 @@ export interface Endpoint {
   readonly routes: readonly Route[];
   readonly functions: readonly string[];
   readonly signatures: readonly Signature[];
+  readonly exampleInput: unknown | null;
   readonly settings: Settings;
   readonly defaultMaxAttempts: number;
   readonly workers: WorkerCounts;

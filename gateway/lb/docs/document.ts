@@ -3,7 +3,7 @@
  * functions. Pure.
  */
 import type { EndpointEntry, RouteEntry } from '../../../proto/gen/capstan/v1/control.ts';
-import { DocumentSchemas, withDefault, withoutMarkup } from '../../../lib/parameter-schemas.ts';
+import { DocumentSchemas, UNSENT_EXAMPLE, withDefault, withoutMarkup } from '../../../lib/parameter-schemas.ts';
 import { inputExample, parameterExample } from '../../../lib/schema-examples.ts';
 import { CallStyle, type ParameterSpec } from '../../../proto/gen/capstan/v1/nodes.ts';
 
@@ -82,7 +82,7 @@ function operationOf({ method, function: fn }: RouteEntry, path: string, { isPub
       .filter((each) => each !== whole)
       .map((each) => ({
         ...{ name: each.name, in: 'query', required: each.required, schema: schemaOf(each) },
-        ...(each.required ? { example: parameterExample(each) } : {}),
+        ...(each.required ? { example: parameterExample(each) } : each.defaultValue === undefined ? { examples: UNSENT_EXAMPLE } : {}),
       })),
   ];
   const known = fn !== undefined && (fn.callStyle === CallStyle.POSITIONAL || fn.callStyle === CallStyle.OBJECT || parameters.length > 0);

@@ -4,7 +4,7 @@
  */
 import { createHash } from 'node:crypto';
 
-import { REFERENCE_SETTINGS } from '../../http/docs.ts';
+import { REFERENCE_SETTINGS } from '../../../lib/reference-script.ts';
 
 export const SCRIPT_PATH = '/docs/js/scalar.js';
 
