@@ -20,8 +20,20 @@ const fresh = join(folder, 'dist.new');
 const modules = join(folder, 'node_modules');
 /** What the console is made of. */
 const SOURCES = [
-  ...['build.mjs', 'index.html', 'initial-load.mjs', 'reference-script.mjs', 'package-lock.json', 'package.json', 'public', 'src', 'vite.config.ts'],
-  '../lib/exact-json.ts',
+  ...[
+    'build.mjs',
+    'index.html',
+    'initial-load.mjs',
+    'reference-script.mjs',
+    'package-lock.json',
+    'package.json',
+    'public',
+    'src',
+    'vite.config.ts',
+  ],
+  ...['base-images', 'endpoint-settings', 'exact-json', 'incident-actions', 'pattern-examples', 'schema-examples', 'setting-rules'].map(
+    (name) => `../lib/${name}.ts`,
+  ),
   '../docs',
 ];
 /** Files that browsers ask for, and that compress. */

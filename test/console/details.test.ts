@@ -350,7 +350,11 @@ serial(`environments are created and deleted, an endpoint is deleted, each after
   await page.goto(`${stack.url}/console/endpoints/${idOf('paused')}`);
   await page.getByRole('button', { name: 'Delete endpoint' }).click();
   await page.getByRole('dialog').getByText('1 queued jobs are cancelled').waitFor();
-  await page.getByRole('dialog').getByRole('button', { name: 'Delete endpoint' }).click();
+  const confirm = page.getByRole('dialog').getByRole('button', { name: 'Delete endpoint' });
+  await page.getByLabel('Type paused to confirm').fill('pause');
+  t.true(await confirm.isDisabled(), 'until its name is typed');
+  await page.getByLabel('Type paused to confirm').fill('paused');
+  await confirm.click();
   await page.getByRole('heading', { level: 1, name: 'Overview' }).waitFor();
   await page.getByRole('link', { name: 'hostile' }).waitFor();
   await page.getByRole('link', { name: 'paused' }).waitFor({ state: 'detached' });

@@ -1,7 +1,7 @@
 import type { JSX } from 'preact';
 import { useState } from 'preact/hooks';
 
-import { CREATE_KEY, LIST_KEYS, REVOKE_KEY, type ListKeysResult, type KeyScope } from '../api/graphql/gen/operations.ts';
+import { CREATE_KEY, GET_ACCOUNT, LIST_KEYS, REVOKE_KEY, type ListKeysResult, type KeyScope } from '../api/graphql/gen/operations.ts';
 import { useAction, useLive } from '../api/live.ts';
 import { graphql } from '../api/request.ts';
 import { useSession, useWriteRefusal } from '../api/session.ts';
@@ -85,6 +85,7 @@ function CreateKey(): JSX.Element {
   const [name, setName] = useState('');
   const [scope, setScope] = useState<KeyScope>('ALL');
   const [environment, setEnvironment] = useState('default');
+  const environments = useLive(['account'], (signal) => graphql(GET_ACCOUNT, {}, signal), false);
   const [days, setDays] = useState('');
   const create = useAction(() =>
     graphql(CREATE_KEY, {
@@ -113,7 +114,11 @@ function CreateKey(): JSX.Element {
         {scope === 'ENVIRONMENT' && (
           <div>
             <label for="key-environment">Environment</label>
-            <input id="key-environment" value={environment} onInput={(event) => setEnvironment(event.currentTarget.value)} />
+            <select id="key-environment" value={environment} onChange={(event) => setEnvironment(event.currentTarget.value)}>
+              {[...new Set(['default', ...(environments.data?.environments ?? []).map((each) => each.name)])].map((each) => (
+                <option key={each}>{each}</option>
+              ))}
+            </select>
           </div>
         )}
         <div>

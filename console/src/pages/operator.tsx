@@ -65,6 +65,7 @@ function Accounts({ accounts }: { accounts: readonly AccountRow[] }): JSX.Elemen
             cell: ({ id: account, endpoints }) => (
               <ConfirmButton
                 label="Delete"
+                typed={account}
                 explain={
                   <p>
                     <Text of={account} /> is deleted with its keys and environments. Its ID cannot be used again.
@@ -116,11 +117,17 @@ function Secret({ title, text, onDone }: { title: string; text: string; onDone: 
 
 /** Other hosts cannot reach such an address. */
 const LOOPBACK = /^(localhost|127\.|\[?::1)/;
+const PORT = /:(\d+)$/;
+const DEFAULT_PORT = '7070';
 
-/** The command for a host that joins a cell; the address is left to the reader where the scheduler is reached from its own host only. */
+/**
+ * The command for a host that joins a cell, with the port at which the scheduler listens. Where the scheduler is reached from its own host
+ * only, its name is that by which the reader reaches the console, or left to them.
+ */
 function joinCommand(token: string, cell: string, known: ListSchedulersResult | undefined): string {
   const owner = known?.cluster.schedulers.find((each) => each.cell === cell && each.role === 'OWNER')?.address ?? '';
-  const address = owner === '' || LOOPBACK.test(owner) ? '<scheduler>:7070' : owner;
+  const host = LOOPBACK.test(location.hostname) ? '<scheduler>' : location.hostname;
+  const address = owner === '' || LOOPBACK.test(owner) ? `${host}:${PORT.exec(owner)?.[1] ?? DEFAULT_PORT}` : owner;
   return `CAPSTAN_SCHEDULER=${address} CAPSTAN_JOIN_TOKEN=${token} capstan agent`;
 }
 

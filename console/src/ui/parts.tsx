@@ -253,6 +253,7 @@ export function ConfirmButton({
   refusal,
   isBusy,
   isReady = true,
+  typed,
   onOpen,
   onConfirm,
 }: {
@@ -262,10 +263,13 @@ export function ConfirmButton({
   isBusy?: boolean;
   /** Whether `explain` says all that it will, so that the action can be confirmed. */
   isReady?: boolean;
+  /** A name that must be typed first, for what cannot be undone and takes much with it. */
+  typed?: string;
   onOpen?: () => void;
   onConfirm: () => void;
 }): JSX.Element {
   const [isOpen, setOpen] = useState(false);
+  const [name, setName] = useState('');
   const dialog = useRef<HTMLDialogElement>(null);
   const id = useId();
   useEffect(() => {
@@ -279,6 +283,7 @@ export function ConfirmButton({
         tone="danger"
         onClick={() => {
           onOpen?.();
+          setName('');
           setOpen(true);
         }}
       >
@@ -288,9 +293,23 @@ export function ConfirmButton({
         <dialog ref={dialog} aria-labelledby={id} onClose={() => setOpen(false)}>
           <h2 id={id}>{label}?</h2>
           <div>{explain}</div>
+          {typed !== undefined && (
+            <p>
+              <label for={`${id}-name`}>
+                Type <Text of={typed} /> to confirm
+              </label>
+              <input
+                id={`${id}-name`}
+                autocomplete="off"
+                spellcheck={false}
+                value={name}
+                onInput={({ currentTarget }) => setName(currentTarget.value)}
+              />
+            </p>
+          )}
           <form method="dialog" class="actions">
-            <button>Keep</button>
-            <button class="danger" disabled={!isReady} onClick={onConfirm}>
+            <button autofocus>Keep</button>
+            <button class="danger" disabled={!isReady || (typed !== undefined && name !== typed)} onClick={onConfirm}>
               {label}
             </button>
           </form>
@@ -318,6 +337,15 @@ export function CopyButton({ text, label = 'Copy' }: { text: string; label?: str
     >
       <span aria-live="polite">{words[state]}</span>
     </button>
+  );
+}
+
+/** An id or address with a button that copies it. */
+export function Copied({ of }: { of: string }): JSX.Element {
+  return (
+    <>
+      <Mono of={of} /> <CopyButton text={of} />
+    </>
   );
 }
 

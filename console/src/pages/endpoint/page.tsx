@@ -6,7 +6,7 @@ import { useAction, useLive } from '../../api/live.ts';
 import { graphql } from '../../api/request.ts';
 import { useWriteRefusal } from '../../api/session.ts';
 import { useCurrentInView } from '../../ui/in-view.ts';
-import { Badge, ConfirmButton, Facts, Failure, Loaded, Mono, Page, Text } from '../../ui/parts.tsx';
+import { Badge, ConfirmButton, Copied, Facts, Failure, Loaded, Page, Text } from '../../ui/parts.tsx';
 import { ActivityLink } from '../activity.tsx';
 import { LogSearch } from '../logs.tsx';
 import { WholeAccount } from '../whole-account.tsx';
@@ -98,6 +98,7 @@ function Actions({ endpoint }: { endpoint: EndpointData }): JSX.Element {
       <ActivityLink of={{ object: `${endpoint.environment}/${endpoint.name}` }} />
       <ConfirmButton
         label="Delete endpoint"
+        typed={endpoint.name}
         explain={
           <p>
             <Text of={endpoint.name} /> is deleted: {endpoint.queue.inQueue} queued jobs are cancelled, {endpoint.queue.inProgress} running
@@ -139,9 +140,9 @@ function Overview({ endpoint }: { endpoint: EndpointData }): JSX.Element {
             ['Workers', `${endpoint.workers.total} of ${endpoint.workers.max}`],
             ...counts.map(([state, count]) => [state, String(count)] as const),
             ['Environment', <Text of={endpoint.environment} key="e" />],
-            ['ID', <Mono of={endpoint.id} key="i" />],
-            ['URL', <Mono of={endpoint.url} key="u" />],
-            ['Release', <Mono of={endpoint.release} key="r" />],
+            ['ID', <Copied of={endpoint.id} key="i" />],
+            ['URL', <Copied of={endpoint.url} key="u" />],
+            ['Release', <Copied of={endpoint.release} key="r" />],
           ]}
         />
       </div>

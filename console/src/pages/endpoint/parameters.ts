@@ -1,5 +1,6 @@
 /** The parameters of a function as fields of a form, and examples of their values. Pure. */
 import { parseExact, stringifyExact } from '../../../../lib/exact-json.ts';
+import { exampleOf as schemaExample } from '../../../../lib/schema-examples.ts';
 import type { EndpointData, ParameterData } from './query.ts';
 
 export type Parameter = Omit<ParameterData, 'takesBody'>;
@@ -32,8 +33,7 @@ function exampleOf(parameter: Parameter): unknown {
   const { default: given, examples } = schemaOf(parameter.schema);
   if (given !== undefined) return given;
   if (Array.isArray(examples)) return examples[0] as unknown;
-  const choices = parameter.type === 'boolean' ? undefined : choicesOf(parameter);
-  return choices?.[0] ?? EXAMPLES[parameter.type ?? ''] ?? null;
+  return schemaExample(parameter.schema, EXAMPLES[parameter.type ?? ''] ?? null);
 }
 
 /** The only values that it may have; undefined if there are others. */

@@ -1,5 +1,7 @@
 /** Which settings endpoints have: the schema says so, with their meaning and whether they can be changed without a build. */
 import type { AllSettings, Operation } from '../../api/graphql/gen/operations.ts';
+import { ENDPOINT_SETTINGS } from '../../../../lib/endpoint-settings.ts';
+import type { SettingRule } from '../../../../lib/setting-rules.ts';
 import { graphql } from '../../api/request.ts';
 
 interface TypeRef {
@@ -40,6 +42,12 @@ export function valuesOf(settings: AllSettings | undefined): Values {
 export function plainType({ kind, name, ofType }: TypeRef): string {
   if (kind === 'LIST') return 'list';
   return name ?? (ofType === null ? '' : plainType(ofType));
+}
+
+/** The only values of a setting; undefined for one that takes others. */
+export function choicesOf(name: string): readonly string[] | undefined {
+  const rule = (ENDPOINT_SETTINGS as Readonly<Record<string, { readonly rule: SettingRule }>>)[name]?.rule;
+  return rule?.type === 'choice' ? rule.values : undefined;
 }
 
 /** A value as text; empty for none. */

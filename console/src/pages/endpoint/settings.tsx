@@ -6,8 +6,9 @@ import { useAction, useLive } from '../../api/live.ts';
 import { ApiError, graphql } from '../../api/request.ts';
 import { useWriteRefusal } from '../../api/session.ts';
 import { ActionButton, ConfirmButton, Failure, Facts, Loaded, Section, Text } from '../../ui/parts.tsx';
+import { useUnsavedWarning } from '../../ui/unsaved.ts';
 import type { EndpointData } from './query.ts';
-import { plainType, readSchema, shown, valuesOf, type Field, type Schema, type Value, type Values } from './setting-names.ts';
+import { choicesOf, plainType, readSchema, shown, valuesOf, type Field, type Schema, type Value, type Values } from './setting-names.ts';
 
 export function SettingsForm({ endpoint }: { endpoint: EndpointData }): JSX.Element {
   const query = useLive(
@@ -43,6 +44,7 @@ function Editor({ endpoint, schema, settings }: { endpoint: string; schema: Sche
   const others = schema.all.fields.filter(({ name }) => !fields.some((each) => each.name === name));
   const wrongField = save.error instanceof ApiError ? save.error.field : undefined;
   const count = Object.keys(changed).length;
+  useUnsavedWarning(count > 0);
   return (
     <form
       class="panel"
@@ -108,12 +110,21 @@ interface FieldProps {
 function SettingField({ field, value, isChanged, problem, isDisabled, onChange }: FieldProps): JSX.Element {
   const id = useId();
   const type = plainType(field.type);
+  const choices = choicesOf(field.name);
   const common = { id, disabled: isDisabled, 'aria-describedby': `${id}-help`, 'aria-invalid': problem !== undefined };
   return (
     <div class={isChanged ? 'changed' : ''}>
       <label for={id}>{field.name}</label>
       {type === 'Boolean' ? (
         <input {...common} type="checkbox" checked={value === true} onChange={(event) => onChange(event.currentTarget.checked)} />
+      ) : choices !== undefined ? (
+        <select {...common} value={shown(value)} onChange={(event) => onChange(event.currentTarget.value)}>
+          {[...new Set([shown(value), ...choices])].map((each) => (
+            <option key={each} value={each}>
+              {each === '' ? 'not set' : each}
+            </option>
+          ))}
+        </select>
       ) : type === 'Int' ? (
         <input
           {...common}
