@@ -8,6 +8,8 @@ const MAX_PATTERN = 1_000;
 const MAX_TEXT = 1_000;
 const DEEPEST = 20;
 
+/** What may stand for a negated class. */
+const COMMON = ['a', '1', 'A', ' ', '_', '-', '.', '#'];
 const DIGITS = [['0', '9']] as const;
 /** Sets of characters within a class. */
 const SETS: Readonly<Record<string, readonly (readonly [string, string])[]>> = {
@@ -135,7 +137,7 @@ class Maker {
     this.#at += 1;
     const [[first] = ['']] = ranges;
     if (!isNegated) return first;
-    const found = [...'a1A _-.#'].find((each) => !ranges.some(([from, to]) => each >= from && each <= to));
+    const found = COMMON.find((each) => !ranges.some(([from, to]) => each >= from && each <= to));
     if (found === undefined) throw new Unreadable();
     return found;
   }

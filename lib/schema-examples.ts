@@ -140,8 +140,9 @@ class Example {
     for (const [name, each] of Object.entries(properties))
       if (required.includes(name) || (isObject(each) && 'default' in each)) made.set(name, this.of(each, 0, depth + 1));
     const { additionalProperties: more } = schema;
+    if (more === false) return Object.fromEntries(made);
     const count = Math.min(countOf(schema['minProperties']), MAX_PARTS);
-    for (let n = 1; made.size < count && more !== false; n += 1) made.set(`key${n}`, isObject(more) ? this.of(more, n, depth + 1) : 'text');
+    for (let n = 1; made.size < count; n += 1) made.set(`key${n}`, isObject(more) ? this.of(more, n, depth + 1) : 'text');
     return Object.fromEntries(made);
   }
 
@@ -159,7 +160,7 @@ class Example {
 function merged(a: Json, b: Json): Json {
   const both = { ...a, ...b };
   const properties = isObject(a['properties']) && isObject(b['properties']) ? { ...a['properties'], ...b['properties'] } : undefined;
-  const required = Array.isArray(a['required']) && Array.isArray(b['required']) ? [...a['required'], ...b['required']] : undefined;
+  const required = [a, b].flatMap((each) => (Array.isArray(each['required']) ? (each['required'] as unknown[]) : []));
   const bounds = Object.entries(BOUNDS).flatMap(([key, narrower]) => {
     const [x, y] = [a[key], b[key]];
     return typeof x === 'number' && typeof y === 'number' ? [[key, narrower(x, y)] as const] : [];
@@ -167,7 +168,7 @@ function merged(a: Json, b: Json): Json {
   return {
     ...both,
     ...(properties === undefined ? {} : { properties }),
-    ...(required === undefined ? {} : { required }),
+    ...(required.length === 0 ? {} : { required }),
     ...Object.fromEntries(bounds),
   };
 }
