@@ -2,13 +2,15 @@
  * Searches segments. Runs in the log thread, so that it does not block the agent's main loop. A damaged segment, or
  * line of the open one, is left out; a line in its place says so.
  */
-import { closeSync, fstatSync, openSync, readFileSync, readSync } from 'node:fs';
+import { openSync, readFileSync } from 'node:fs';
 import { zstdDecompressSync } from 'node:zlib';
 
+import { freeBuffer } from '../../lib/free-buffer.ts';
 import { isErrno, messageOf } from '../../lib/to-error.ts';
 import type { LogLine } from '../../proto/gen/capstan/v1/nodes.ts';
 import { isWithin, lineMatcher, type LogFilter } from './filter.ts';
 import { decodeLine } from './line.ts';
+import { linesFrom, tailLines, wholeLines } from './open-segment.ts';
 import { SegmentReading, type DamagedSegment } from './segment-damage.ts';
 import { IndexBuilder, mayMatch, type SegmentIndex } from './segment-index.ts';
 
@@ -43,7 +45,6 @@ export interface SearchResult {
 
 /** Suffix of a compressed segment. */
 export const SEALED = '.zst';
-const BLOCK_BYTES = 256 * 1024;
 const MAX_SEGMENT_BYTES = 1024 * 1024 * 1024;
 /** The clock is read after so many lines, and after so many characters, whichever come first. */
 const CLOCK_CHECK_LINES = 256;
@@ -86,7 +87,10 @@ export function* searchInSlices(
     if (index !== undefined && !mayMatch(index, filter)) continue;
     const reading = new SegmentReading(path, index);
     try {
-      for (const raw of readable(oldestFirst ? linesOf(source, endpointId) : linesBackwards(source, endpointId), reading)) {
+      for (const raw of readable(
+        oldestFirst ? linesOf(source, endpointId, filter.after?.us) : linesBackwards(source, endpointId),
+        reading,
+      )) {
         bytes += raw.length;
         read += 1;
         const line = decodeLine(raw, endpointId);
@@ -144,56 +148,33 @@ function inOrder(found: LogLine[], oldestFirst: boolean): LogLine[] {
 
 type Source = SegmentFile | { readonly text: string };
 
-function* linesOf(source: Source, endpointId: string): Generator<string> {
-  yield* wholeLines('text' in source ? source.text : textOf(source.path), endpointId);
-}
-
-/** A crash or a full disk may have truncated the last line, which is no damage. */
-function wholeLines(text: string, endpointId: string): string[] {
-  const lines = text.split('\n');
-  if (decodeLine(lines.at(-1) ?? '', endpointId) === undefined) lines.pop();
-  return lines;
+/** Its lines, oldest first; those of an open segment from about `afterUs` on, since whoever follows a log has read the ones before. */
+function* linesOf(source: Source, endpointId: string, afterUs = 0): Generator<string> {
+  const file = openFileOf(source);
+  if (file !== undefined) yield* linesFrom(file, endpointId, afterUs);
+  else yield* wholeLines('text' in source ? source.text : textOf(source.path), endpointId);
 }
 
 function* linesBackwards(source: Source, endpointId: string): Generator<string> {
-  const file = 'text' in source || source.path.endsWith(SEALED) ? undefined : openIfPresent(source.path);
-  if (file === undefined || 'text' in source) yield* [...linesOf(source, endpointId)].reverse();
-  else yield* tailLines(file, endpointId);
+  const file = openFileOf(source);
+  if (file !== undefined) yield* tailLines(file, endpointId);
+  else yield* [...linesOf(source, endpointId)].reverse();
 }
 
-/** Lines of the open segment from its end: mostly the last ones are wanted. */
-function* tailLines(file: number, endpointId: string): Generator<string> {
-  try {
-    let at = fstatSync(file).size;
-    let isTail = true;
-    let rest: Buffer = Buffer.alloc(0);
-    while (at > 0) {
-      const size = Math.min(BLOCK_BYTES, at);
-      at -= size;
-      const block = Buffer.alloc(size);
-      const got = readSync(file, block, 0, size, at);
-      const text = Buffer.concat([block.subarray(0, got), rest]);
-      const first = at === 0 ? 0 : text.indexOf(0x0a) + 1;
-      // A block without a line end belongs to a line that begins further ahead.
-      if (at > 0 && first === 0) {
-        rest = text;
-        continue;
-      }
-      rest = text.subarray(0, first);
-      const lines = text.subarray(first).toString('utf8');
-      yield* (isTail ? wholeLines(lines, endpointId) : lines.split('\n')).reverse();
-      isTail = false;
-    }
-  } finally {
-    closeSync(file);
-  }
+/** Opens an open segment; undefined for other sources, and for a segment that was removed or sealed meanwhile. */
+function openFileOf(source: Source): number | undefined {
+  return 'text' in source || source.path.endsWith(SEALED) ? undefined : openIfPresent(source.path);
 }
 
 /** Returns the text of a segment; of one that was removed or sealed meanwhile what is there now. */
 function textOf(path: string): string {
   const raw = readIfPresent(path) ?? readIfPresent(path.endsWith(SEALED) ? path : `${path}${SEALED}`);
   if (raw === undefined) return '';
-  return (raw.sealed ? zstdDecompressSync(raw.bytes, { maxOutputLength: MAX_SEGMENT_BYTES }) : raw.bytes).toString('utf8');
+  const bytes = raw.sealed ? zstdDecompressSync(raw.bytes, { maxOutputLength: MAX_SEGMENT_BYTES }) : raw.bytes;
+  const text = bytes.toString('utf8');
+  freeBuffer(bytes);
+  if (raw.sealed) freeBuffer(raw.bytes);
+  return text;
 }
 
 function readIfPresent(path: string): { readonly bytes: Buffer; readonly sealed: boolean } | undefined {

@@ -5,7 +5,7 @@ import { FrameWriter } from '../frames.ts';
 import { OutputBudget } from '../output-budget.ts';
 import { OUTPUT_BURST, OUTPUT_PER_SECOND } from '../output-limiter.ts';
 import { ReadingShares, WINDOW_MS, type PausableSource } from '../reading-shares.ts';
-import { freeBuffer } from './free-buffer.ts';
+import { freeBuffer } from '../../../lib/free-buffer.ts';
 import type { FromReader, ToReader } from './reader-protocol.ts';
 import { WorkerReader } from './worker-reader.ts';
 import type { SourceRole } from '../worker-records.ts';

@@ -5,7 +5,7 @@
 import type { Socket } from 'node:net';
 
 import type { PausableSource, ReadingShare } from '../reading-shares.ts';
-import { freeBuffer } from './free-buffer.ts';
+import { freeBuffer } from '../../../lib/free-buffer.ts';
 
 /** Bytes that are handled before the time is looked at: a few thousand lines at most. */
 const PIECE_BYTES = 4 * 1024;

@@ -7,7 +7,7 @@ import type { Readable } from 'node:stream';
 
 import { messageOf } from '../../../lib/to-error.ts';
 import type { AccountReading, ReadListener, RemoteReading } from '../account-reading.ts';
-import { freeBuffer } from './free-buffer.ts';
+import { freeBuffer } from '../../../lib/free-buffer.ts';
 import { isPassable, stopReading } from './unread-socket.ts';
 import { WorkerReader } from './worker-reader.ts';
 import type { SourceRole } from '../worker-records.ts';
