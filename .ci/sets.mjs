@@ -25,6 +25,7 @@ export const sets = {
     (name) => `test/cli/${name}.test.ts`,
   ),
   tool: [
+    'call',
     'cut-off',
     'deploy',
     'dev-contract',

@@ -1,4 +1,3 @@
-/** The tool as its user meets it, from the first project to a call, on one stack. */
-import './call.ts';
+/** The tool as its user meets it, from the first project to deployments that wait, on one stack. */
 import './deploy-wait.ts';
 import './tutorial.ts';

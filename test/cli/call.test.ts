@@ -6,26 +6,26 @@ import { join } from 'node:path';
 import test from 'ava';
 
 import { folderOf } from '../support/folder.ts';
-import { sharedStack } from '../support/shared-stack.ts';
+import { Stack } from '../support/stack.ts';
 
-const start = sharedStack(test);
 const tool = join(import.meta.dirname, '../../cli/main.ts');
 
 const APP = `
 export const hello = ({ name, times = 1 }) => ({ greeting: \`Hello, \${name}! \`.repeat(times) });
 export async function* count({ n }) { for (let i = 0; i < n; i++) yield { i }; }
 export const bad = () => { throw new Error('no luck'); };
-export const stuck = async () => new Promise(() => {});
+export const slow = async () => new Promise(() => {});
 `;
 
 test('a job from the command line: input, output, chunks, ends and refusals', async (t) => {
   t.timeout(300_000, 'a stack and some thirty runs of the tool');
-  const stack = await start();
+  const stack = await Stack.start();
+  t.teardown(() => stack.close());
   const app = join(await folderOf(t), 'app');
   await mkdir(app);
   await writeFile(join(app, 'app.mjs'), APP);
   const resources = Object.fromEntries(
-    ['hello', 'count', 'bad', 'stuck'].map((name) => [name, { functions: [{ name, module: 'app.mjs' }] }]),
+    ['hello', 'count', 'bad', 'slow'].map((name) => [name, { functions: [{ name, module: 'app.mjs' }] }]),
   );
   await writeFile(join(app, 'tool_manifest.json'), JSON.stringify({ resources }));
   await stack.deploy(app);
@@ -73,7 +73,7 @@ test('a job from the command line: input, output, chunks, ends and refusals', as
   const unlucky = await call(['bad', '-o', 'json']);
   t.is(unlucky.code, 1);
   t.like(JSON.parse(unlucky.out), { status: 'FAILED' });
-  const late = await call(['stuck', '--timeout', '1s']);
+  const late = await call(['slow', '--timeout', '1s']);
   t.is(late.code, 69);
   t.regex(late.err, /after 1000 ms\nhint: The job continues\./);
 
