@@ -1,5 +1,5 @@
 /** Jobs and operations for the store's measurements, in the scheduler's form: they share no objects. */
-
+import { jobRowOf } from '../../test/support/job-row.ts';
 import type { JobRow, Op } from '../../scheduler/core/ports/store.ts';
 
 const DAY = 86_400_000;
@@ -10,7 +10,7 @@ const output = new TextEncoder().encode(JSON.stringify({ word_count: 27, charact
 /** Ids grow with the number, as UUIDv7 do with time. */
 function jobOf(seq: number, now: number): JobRow {
   const hex = (now + seq).toString(16).padStart(12, '0');
-  return {
+  return jobRowOf({
     seq,
     id: `${hex.slice(0, 8)}-${hex.slice(8)}-7${(seq % 4096).toString(16).padStart(3, '0')}-8a2b-${seq.toString(16).padStart(12, '0')}-u1`,
     endpoint: 'x7k2m9q4w1',
@@ -20,25 +20,13 @@ function jobOf(seq: number, now: number): JobRow {
     queuePosition: seq,
     token: 0,
     attempts: 0,
-    lease: null,
     submittedAt: now,
-    startedAt: null,
-    endedAt: null,
     deleteAt: now + DAY,
     executionTimeoutMs: 600_000,
     ttlMs: DAY,
     retentionMs: HALF_HOUR,
-    webhook: null,
-    worker: null,
-    delayMs: null,
-    executionMs: null,
-    error: null,
     hasS3: false,
-    trace: null,
-    tags: null,
-    submittedBy: null,
-    pastAttempts: null,
-  };
+  });
 }
 
 export function submitOp(seq: number, now: number): Op {

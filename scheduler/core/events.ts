@@ -3,6 +3,7 @@ import type { CapstanError } from '../../lib/errors.ts';
 import type { Payload } from '../../lib/payload.ts';
 import type { EndpointLevel } from '../../proto/gen/capstan/v1/invoke.ts';
 import type { AgentEvent, Hello } from '../../proto/gen/capstan/v1/nodes.ts';
+import type { RequestedFields } from './ports/columns.ts';
 import type { Damaged } from './ports/stored-payload.ts';
 import type { DeliveryHead, JobKind, JobRow, Op, Outcome, QueuedJob, WholeJob } from './ports/store.ts';
 import type { LimitedOperation, Usage } from './state/rate-limits.ts';
@@ -161,7 +162,7 @@ export type Command =
   | { readonly kind: 'remove-node'; readonly node: string; readonly force: boolean };
 
 export type CoreEvent =
-  | {
+  | (RequestedFields & {
       readonly kind: 'submit';
       readonly ref: Ref;
       readonly counting: Counting;
@@ -169,18 +170,11 @@ export type CoreEvent =
       readonly job: string;
       readonly jobKind: JobKind;
       readonly input: Payload;
-      readonly webhook: string | null;
-      /** Trace context of the request. */
-      readonly trace: string | null;
-      /** Separated by spaces (lib/job-tags.ts). */
-      readonly tags: string | null;
-      /** Id of the API key; absent for a worker's submission. */
-      readonly submittedBy?: string | undefined;
       readonly policy: PolicyInput;
       readonly s3: Uint8Array | null;
       readonly idempotency: { readonly key: string; readonly bodyHash: Uint8Array } | null;
       readonly waitMs: number;
-    }
+    })
   | {
       readonly kind: 'get';
       readonly ref: Ref;

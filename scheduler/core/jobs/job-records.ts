@@ -1,5 +1,6 @@
 /** Jobs in the state. Only this module creates a job or changes its phase, its endpoint's counters and its queue. */
 import { invariant } from '../../../lib/invariant.ts';
+import { keptFields, requestedFields, type KeptFields, type RequestedFields } from '../ports/columns.ts';
 import type { JobRow } from '../ports/store.ts';
 
 import type { CoreEvent } from '../events.ts';
@@ -76,12 +77,29 @@ function count({ counts }: EndpointRecord, job: JobRecord, next: Transition): vo
   }
 }
 
+/** An object that is copied and filled has one shape and fast fields. */
+const BLANK = Object.fromEntries(keptFields.map((field) => [field, null]));
+
+function keptOf(from: KeptFields): KeptFields {
+  const kept: Record<string, unknown> = { ...BLANK };
+  for (const field of keptFields) kept[field] = from[field];
+  return kept as unknown as KeptFields;
+}
+
+/** What a submission says of its job; the rest is blank. */
+function requestedBy(event: RequestedFields): KeptFields {
+  const kept: Record<string, unknown> = { ...BLANK };
+  for (const field of requestedFields) kept[field] = event[field] ?? null;
+  return kept as unknown as KeptFields;
+}
+
 /** Creates the job of an admitted submission. */
 export function newJob(state: State, now: Now, endpoint: EndpointRecord, event: Extract<CoreEvent, { kind: 'submit' }>): JobIn<'NEW'> {
   const { settings } = state;
   const { policy } = event;
   const ttlMs = policy.ttlMs ?? settings.ttlMs;
   return {
+    ...requestedBy(event),
     seq: state.nextSeq++,
     id: event.job,
     endpoint: event.endpoint,
@@ -90,11 +108,7 @@ export function newJob(state: State, now: Now, endpoint: EndpointRecord, event: 
     executionTimeoutMs: policy.executionTimeoutMs ?? (endpoint.config.executionTimeoutMs || settings.executionTimeoutMs),
     ttlMs,
     retentionMs: event.jobKind === 'RUN' ? settings.runRetentionMs : settings.runsyncRetentionMs,
-    webhook: event.webhook,
     hasS3: event.s3 !== null,
-    trace: event.trace,
-    tags: event.tags,
-    submittedBy: event.submittedBy ?? null,
     pastAttempts: null,
     phase: 'NEW',
     queuePosition: state.nextQueuePosition++,
@@ -117,19 +131,7 @@ export function newJob(state: State, now: Now, endpoint: EndpointRecord, event: 
 /** Returns the job of a stored row. */
 export function fromRow(row: JobRow): JobRecord {
   return {
-    seq: row.seq,
-    id: row.id,
-    endpoint: row.endpoint,
-    kind: row.kind,
-    priority: row.priority,
-    executionTimeoutMs: row.executionTimeoutMs,
-    ttlMs: row.ttlMs,
-    retentionMs: row.retentionMs,
-    webhook: row.webhook,
-    hasS3: row.hasS3,
-    trace: row.trace,
-    tags: row.tags,
-    submittedBy: row.submittedBy,
+    ...keptOf(row),
     pastAttempts: row.pastAttempts,
     phase: phaseOf(row),
     queuePosition: row.queuePosition,
@@ -164,12 +166,8 @@ export function toRow(job: JobRecord): JobRow {
   });
   invariant(job.attempts === 0 && job.startedAt === null, 'a job that is submitted has not started', { job: job.id });
   return {
-    seq: job.seq,
-    id: job.id,
-    endpoint: job.endpoint,
-    kind: job.kind,
+    ...keptOf(job),
     state: job.lease === null ? 'IN_QUEUE' : 'LEASED',
-    priority: job.priority,
     queuePosition: job.queuePosition,
     token: job.token,
     attempts: job.attempts,
@@ -178,18 +176,10 @@ export function toRow(job: JobRecord): JobRow {
     startedAt: null,
     endedAt: null,
     deleteAt: job.deleteAt,
-    executionTimeoutMs: job.executionTimeoutMs,
-    ttlMs: job.ttlMs,
-    retentionMs: job.retentionMs,
-    webhook: job.webhook,
     worker: job.worker,
     delayMs: null,
     executionMs: null,
     error: null,
-    hasS3: job.hasS3,
-    trace: job.trace,
-    tags: job.tags,
-    submittedBy: job.submittedBy,
     pastAttempts: null,
   };
 }

@@ -109,6 +109,31 @@ export const submittedColumns: readonly FieldColumn<JobField>[] = jobRow.filter(
 
 type JobField = (typeof jobRow)[number]['field'];
 
+/** What steps change after the submission, or what a job in memory has no use for. */
+const changed = [
+  ...(['state', 'queuePosition', 'token', 'attempts', 'node', 'incarnation', 'worker', 'submittedAt', 'startedAt', 'endedAt'] as const),
+  ...(['deleteAt', 'delayMs', 'executionMs', 'error', 'pastAttempts'] as const),
+];
+const derivedAtSubmission = ['seq', 'id', 'endpoint', 'kind', 'priority', 'executionTimeoutMs', 'ttlMs', 'retentionMs', 'hasS3'] as const;
+
+type KeptField = Exclude<JobField, (typeof changed)[number]>;
+type RequestedField = Exclude<KeptField, (typeof derivedAtSubmission)[number]>;
+
+const isKept = (field: JobField): field is KeptField => !(changed as readonly string[]).includes(field);
+
+/** Fields that a job in memory has as its row has them, from its submission on: those of a column that is added, too. */
+export const keptFields: readonly KeptField[] = jobRow.map(({ field }) => field).filter(isKept);
+
+export type KeptFields = Pick<RowOf<typeof jobRow>, KeptField>;
+
+/** Kept fields that are as the submission says. */
+export const requestedFields: readonly RequestedField[] = keptFields.filter(
+  (field): field is RequestedField => !(derivedAtSubmission as readonly string[]).includes(field),
+);
+
+/** Absent and null are the same. */
+export type RequestedFields = { readonly [F in RequestedField]?: KeptFields[F] | undefined };
+
 const output = [bytesOrNull('output'), textOrNull('outputBlob'), integerOrNull('outputSize')] as const;
 
 /** What an ended job's row has besides. */

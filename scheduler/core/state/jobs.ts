@@ -1,28 +1,13 @@
 /** Jobs in memory: leased jobs, a head window of every queue, and the waiters. */
 import type { Payload } from '../../../lib/payload.ts';
-import type { JobKind, Lease } from '../ports/store.ts';
+import type { KeptFields } from '../ports/columns.ts';
+import type { Lease } from '../ports/store.ts';
 import type { Deadline } from './deadlines.ts';
 import type { Usage } from './rate-limits.ts';
 import type { Phase } from './transitions.ts';
 
 /** A job that is leased or in a head window. */
-export interface JobRecord {
-  readonly seq: number;
-  readonly id: string;
-  readonly endpoint: string;
-  readonly kind: JobKind;
-  readonly priority: 0 | 1;
-  readonly executionTimeoutMs: number;
-  readonly ttlMs: number;
-  readonly retentionMs: number;
-  readonly webhook: string | null;
-  readonly hasS3: boolean;
-  /** Trace context of the submission. */
-  readonly trace: string | null;
-  /** Words to find it by, separated by spaces. */
-  readonly tags: string | null;
-  /** Id of the API key. */
-  readonly submittedBy: string | null;
+export interface JobRecord extends KeptFields {
   /** Attempts that ended, JSON text (past-attempts.ts). */
   pastAttempts: string | null;
   /** Changed only by `applyEvent` (job-records.ts). */

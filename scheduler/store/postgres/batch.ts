@@ -1,4 +1,4 @@
-/** A batch's operations as the parameters of `capstan.commit_v6`, and its answer as outcomes. */
+/** A batch's operations as the parameters of the database's function for batches, and its answer as outcomes. */
 import { assertNever } from '../../../lib/errors.ts';
 import type { PayloadCodec } from '../payload-codec.ts';
 import { payloadColumns, submissionOf } from '../rows.ts';

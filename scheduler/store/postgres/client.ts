@@ -1,7 +1,7 @@
 /**
  * The PostgreSQL store, for one cell.
  *
- * Batches go over one connection, in order, each as one call of `capstan.commit_v6` under the cell's term. Reads go over others,
+ * Batches go over one connection, in order, each as one call of the database's function for batches, under the cell's term. Reads go over others,
  * and wait for the batches that were called before them.
  *
  *   detached ──acquire()──▶ owning ──release(), or a batch of another term──▶ detached

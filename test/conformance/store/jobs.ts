@@ -1,5 +1,6 @@
 /** Jobs, bodies and operations as the tests name them: whole, with one difference at a time. */
 import type { StoredPayload } from '../../../scheduler/core/ports/stored-payload.ts';
+import { jobRowOf } from '../../support/job-row.ts';
 import type { JobRow, Lease, NewDelivery, Op, Outcome, Store, Fence, WholeJob } from '../../../scheduler/core/ports/store.ts';
 
 /** Some instant; tests count from it. */
@@ -13,7 +14,7 @@ export function idOf(seq: number): string {
 }
 
 export function queued(seq: number, difference: Partial<JobRow> = {}): JobRow {
-  return {
+  return jobRowOf({
     seq,
     id: idOf(seq),
     endpoint: 'endpoint-a',
@@ -23,26 +24,14 @@ export function queued(seq: number, difference: Partial<JobRow> = {}): JobRow {
     queuePosition: seq,
     token: 0,
     attempts: 0,
-    lease: null,
     submittedAt: START + seq,
-    startedAt: null,
-    endedAt: null,
     deleteAt: START + seq + TTL,
     executionTimeoutMs: 600_000,
     ttlMs: TTL,
     retentionMs: 1_800_000,
-    webhook: null,
-    worker: null,
-    delayMs: null,
-    executionMs: null,
-    error: null,
     hasS3: false,
-    trace: null,
-    tags: null,
-    submittedBy: null,
-    pastAttempts: null,
     ...difference,
-  };
+  });
 }
 
 export function leased(seq: number, difference: Partial<JobRow> = {}): JobRow {

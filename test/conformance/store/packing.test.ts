@@ -6,6 +6,7 @@ import { packBatch, packOutcomes, unpackBatch, unpackOutcomes } from '../../../s
 import { Packer, Unpacker } from '../../../scheduler/store/sqlite/packing/packer.ts';
 import { packResult, unpackResult } from '../../../scheduler/store/sqlite/packing/results.ts';
 import type { Payload } from '../../../lib/payload.ts';
+import { jobRow } from '../../../scheduler/core/ports/columns.ts';
 import type { DeliveryRow, JobRow, Lease, NewDelivery, Op, Outcome, WholeJob } from '../../../scheduler/core/ports/store.ts';
 
 /** Texts of every width, beyond the length where the packer changes its way. */
@@ -23,7 +24,11 @@ const payload: fc.Arbitrary<Payload> = fc.oneof(fc.record({ inline: bytes }), fc
 const lease: fc.Arbitrary<Lease> = fc.record({ node: text, incarnation: text, worker: text });
 const state = fc.constantFrom('IN_QUEUE', 'LEASED', 'COMPLETED', 'FAILED', 'CANCELLED', 'TIMED_OUT');
 const priority = fc.constantFrom(0, 1);
-const job: fc.Arbitrary<JobRow> = fc.record({
+/** Of each column that holds a text; those whose values are others, or never null, follow. */
+const texts = Object.fromEntries(jobRow.filter(({ kind }) => kind === 'text').map(({ field }) => [field, orNull(text)]));
+const { node: _node, incarnation: _incarnation, ...textsOfJobs } = texts;
+const job = fc.record({
+  ...textsOfJobs,
   seq: whole,
   id: text,
   endpoint: text,
@@ -41,17 +46,10 @@ const job: fc.Arbitrary<JobRow> = fc.record({
   executionTimeoutMs: time,
   ttlMs: time,
   retentionMs: time,
-  webhook: orNull(text),
-  worker: orNull(text),
   delayMs: orNull(time),
   executionMs: orNull(time),
-  error: orNull(text),
   hasS3: fc.boolean(),
-  trace: orNull(text),
-  tags: orNull(text),
-  submittedBy: orNull(text),
-  pastAttempts: orNull(text),
-});
+}) as fc.Arbitrary<unknown> as fc.Arbitrary<JobRow>;
 const newDelivery: fc.Arbitrary<NewDelivery> = fc.record({
   id: text,
   account: text,

@@ -3,6 +3,7 @@ import test, { type ExecutionContext } from 'ava';
 import { Client } from 'pg';
 
 import { openPostgresStore, type PostgresOptions, type PostgresStore } from '../../../scheduler/store/postgres/client.ts';
+import { COMMIT_FUNCTION } from '../../../scheduler/store/postgres/sql/batch.ts';
 import { StaleTermError, type Fence } from '../../../scheduler/core/ports/store.ts';
 import type { PostgresServer } from '../../support/postgres.ts';
 import { TcpProxy } from '../../support/tcp-proxy.ts';
@@ -100,7 +101,7 @@ function tests(server: PostgresServer): void {
     const { store, fence, sql } = await world(t);
     await store.commit(fence, [submit(queued(1))]);
     const call = (batch: number): Promise<unknown> =>
-      sql(`SELECT * FROM capstan.commit_v6(0, ${fence.term}, ${batch}, 0, 0, 0, '{}', false, 0,
+      sql(`SELECT * FROM capstan.${COMMIT_FUNCTION}(0, ${fence.term}, ${batch}, 0, 0, 0, '{}', false, 0,
         NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL)`);
     await t.throwsAsync(call(1), { message: /batch 1 is out of turn/ });
     await t.throwsAsync(call(3), { message: /batch 3 is out of turn/ });

@@ -5,8 +5,7 @@ import test from 'ava';
 
 import { openPostgresStore } from '../../../scheduler/store/postgres/client.ts';
 import { migrations } from '../../../scheduler/store/postgres/migrations/all.ts';
-import { COMMIT_V6 } from '../../../scheduler/store/postgres/migrations/functions/commit_v6.ts';
-import { commitFunction, OPERATION_TYPES, OPERATIONS, typeName } from '../../../scheduler/store/postgres/sql/batch.ts';
+import { COMMIT_FUNCTION, commitFunction, OPERATION_TYPES, OPERATIONS, typeName } from '../../../scheduler/store/postgres/sql/batch.ts';
 import type { PostgresServer } from '../../support/postgres.ts';
 import { withPostgres } from '../../support/with-postgres.ts';
 import { take } from './take.ts';
@@ -62,9 +61,10 @@ test('the texts of migrations that were released do not change', (t) => {
 
 test('the function that the operations make is the newest one of the migrations', (t) => {
   // Not deepEqual: its difference of two long texts takes minutes.
+  const newest = migrations.findLast(({ sql }) => sql.includes('FUNCTION capstan.commit_v'));
   t.true(
-    commitFunction() === COMMIT_V6,
-    'another layout or meaning needs commit_v7 and a migration; another plan, a migration that replaces it',
+    newest?.sql.includes(commitFunction()),
+    `another layout or meaning needs a version after ${COMMIT_FUNCTION} and a migration; another plan, a migration that replaces it`,
   );
 });
 

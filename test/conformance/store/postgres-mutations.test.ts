@@ -1,7 +1,7 @@
 /** Each rule that the functions of the database enforce, and what becomes of it when the function lacks it: the check must notice. */
 import test from 'ava';
 
-import { bitOf, OPERATION_TYPES } from '../../../scheduler/store/postgres/sql/batch.ts';
+import { bitOf, COMMIT_FUNCTION, OPERATIONS, OPERATION_TYPES, typeName } from '../../../scheduler/store/postgres/sql/batch.ts';
 import type { PostgresServer } from '../../support/postgres.ts';
 import { withPostgres } from '../../support/with-postgres.ts';
 import { completed, given, jobOf, leased, leaseOf, submit } from './jobs.ts';
@@ -11,7 +11,7 @@ import { take } from './take.ts';
 
 interface Rule {
   readonly rule: string;
-  readonly in: 'commit_v6' | 'add_usage_v1' | 'take_v1';
+  readonly in: typeof COMMIT_FUNCTION | 'add_usage_v1' | 'take_v1';
   /** A part of the function without which the rule is gone, and what stands there instead. */
   readonly part: RegExp;
   readonly mutated: string | ((part: string) => string);
@@ -20,13 +20,16 @@ interface Rule {
 
 const ALL_TYPES = 2 ** OPERATION_TYPES.length - 1;
 
-const call = (term: bigint, batch: number): string => `SELECT * FROM capstan.commit_v6(0, ${term}, ${batch}, 0, 0, 0, '{}', false, 0,
+const call = (
+  term: bigint,
+  batch: number,
+): string => `SELECT * FROM capstan.${COMMIT_FUNCTION}(0, ${term}, ${batch}, 0, 0, 0, '{}', false, 0,
   NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL)`;
 
 const rules: readonly Rule[] = [
   {
     rule: 'operations on the same row are of several waves: one update applies only one of them',
-    in: 'commit_v6',
+    in: COMMIT_FUNCTION,
     part: /1 \.\. cardinality\(p_waves\)|p_waves\[w\]|\.wave = w\b/g,
     // All operations in one wave.
     mutated: (part) =>
@@ -42,21 +45,21 @@ const rules: readonly Rule[] = [
   },
   {
     rule: 'a batch under a stale term raises: an update of no rows would be no error',
-    in: 'commit_v6',
+    in: COMMIT_FUNCTION,
     part: /IF NOT FOUND THEN\s+RAISE EXCEPTION 'cell.*?END IF;/s,
     mutated: '',
     holds: ({ sql, fence }) => fails(sql(call(fence.term - 1n, 1)), 'CT001'),
   },
   {
     rule: 'a batch whose predecessor failed, or a late copy, is refused',
-    in: 'commit_v6',
+    in: COMMIT_FUNCTION,
     part: /AND c\.batch = p_batch - 1/g,
     mutated: '',
     holds: async ({ sql, fence }) => (await fails(sql(call(fence.term, 2)), 'CT001')) && fails(sql(call(fence.term, 0)), 'CT001'),
   },
   {
     rule: 'a batch finds the row of its cell where the last one left it, not by going through versions that went',
-    in: 'commit_v6',
+    in: COMMIT_FUNCTION,
     part: /PERFORM set_config\(row_setting.*?;/,
     mutated: '',
     holds: async ({ fence, sql }) => {
@@ -81,10 +84,16 @@ const rules: readonly Rule[] = [
     part: /PERFORM set_config.*?;/,
     mutated: '',
     holds: async ({ fence, sql }) => {
-      const submission = (seq: number): string => `ARRAY[ROW(0, 1, ${seq}, 'id-${seq}', 'endpoint-a', 'RUN', 'IN_QUEUE', 0, ${seq}, 0, 0,
-        NULL, NULL, NULL, 0, 9, 1, 1, 1, NULL, NULL, NULL, NULL, '\\x31', NULL, NULL, NULL, NULL, NULL, NULL)::capstan.submit_v3]`;
+      const values: Readonly<Record<string, string>> = {
+        ...{ at: '0', wave: '1', endpoint: "'endpoint-a'", kind: "'RUN'", state: "'IN_QUEUE'", priority: '0', token: '0', attempts: '0' },
+        ...{ submitted_at: '0', delete_at: '9', execution_timeout_ms: '1', ttl_ms: '1', retention_ms: '1', inline: "'\\x31'" },
+      };
+      const submission = (seq: number): string => {
+        const own: Readonly<Record<string, string>> = { ...values, seq: String(seq), queue_position: String(seq), id: `'id-${seq}'` };
+        return `ARRAY[ROW(${OPERATIONS.submit.columns.map(([name]) => own[name] ?? 'NULL').join(', ')})::capstan.${typeName('submit')}]`;
+      };
       const submitted = (batch: number): Promise<unknown> =>
-        sql(`SELECT capstan.commit_v6(0, ${fence.term}, ${batch}, 0, ${batch}, ${batch}, '{${bitOf('submit')}}', false, 0,
+        sql(`SELECT capstan.${COMMIT_FUNCTION}(0, ${fence.term}, ${batch}, 0, ${batch}, ${batch}, '{${bitOf('submit')}}', false, 0,
           NULL, ${submission(batch)}, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL)`);
       const scans = async (): Promise<number> => {
         const [row] = await sql<{ scans: number }>(
@@ -104,7 +113,7 @@ const rules: readonly Rule[] = [
   },
   {
     rule: 'an operation that a statement did not apply is looked for and named',
-    in: 'commit_v6',
+    in: COMMIT_FUNCTION,
     part: /cardinality\(applied\) <> expected/g,
     mutated: 'false',
     holds: async ({ store, fence }) => {
@@ -115,7 +124,7 @@ const rules: readonly Rule[] = [
   },
   {
     rule: 'ends find their jobs by number, not by going through all leased ones',
-    in: 'commit_v6',
+    in: COMMIT_FUNCTION,
     part: /t\.seq = g\.seq OFFSET 0(?=\) f\s+WHERE g\.wave = w AND j\.ctid = f\.place AND j\.state = g\.expected)/,
     mutated: "t.seq + 0 = g.seq AND t.state = 'LEASED' OFFSET 0",
     holds: async ({ store, fence }, rows) => {

@@ -94,8 +94,11 @@ test('the bodies of a database of before their usage was kept are counted when i
   const older = new Database(file);
   const triggers = older.prepare<[], string>("SELECT name FROM sqlite_schema WHERE type = 'trigger'").pluck().all();
   older.exec(
-    `${triggers.map((name) => `DROP TRIGGER ${name};`).join('')} DROP TABLE bodies; DROP TABLE body_usage; DROP TABLE history; DROP TABLE queue_reasons; DROP TABLE device_history; DROP TABLE inline_usage; DROP TABLE audit; ALTER TABLE jobs DROP COLUMN past_attempts; ALTER TABLE jobs DROP COLUMN trace; ALTER TABLE jobs DROP COLUMN tags; ALTER TABLE jobs DROP COLUMN submitted_by;`,
+    `${triggers.map((name) => `DROP TRIGGER ${name};`).join('')} DROP TABLE bodies; DROP TABLE body_usage; DROP TABLE history; DROP TABLE queue_reasons; DROP TABLE device_history; DROP TABLE inline_usage; DROP TABLE audit;`,
   );
+  for (const { number, sql } of migrations)
+    if (number >= 5)
+      for (const [, name = ''] of sql.matchAll(/ALTER TABLE jobs ADD COLUMN (\w+)/g)) older.exec(`ALTER TABLE jobs DROP COLUMN ${name};`);
   older.exec(
     `ALTER TABLE jobs RENAME COLUMN seq TO no; ALTER TABLE jobs RENAME COLUMN queue_position TO position; ALTER TABLE inputs RENAME COLUMN seq TO no; ALTER TABLE chunks RENAME COLUMN seq TO no;
     DROP TABLE marks; CREATE TABLE marks (name TEXT PRIMARY KEY CHECK (name IN ('no', 'position')), value INTEGER NOT NULL CHECK (value >= 0)) STRICT, WITHOUT ROWID;

@@ -4,14 +4,10 @@ import test from 'ava';
 import { fromRow } from '../../../scheduler/core/jobs/job-records.ts';
 import { enqueue, finishRefill, first, putBack, startRefill, take } from '../../../scheduler/core/jobs/lanes.ts';
 import { emptyLane, type JobRecord } from '../../../scheduler/core/state/jobs.ts';
+import { waitingJob } from '../../support/job-row.ts';
 
 function queued(seq: number, queuePosition = seq): JobRecord {
-  return fromRow({
-    ...{ seq, id: `job-${seq}`, endpoint: 'e', kind: 'RUN', state: 'IN_QUEUE', priority: 0, queuePosition, token: 0, attempts: 0 },
-    ...{ lease: null, submittedAt: 0, startedAt: null, endedAt: null, deleteAt: 1, executionTimeoutMs: 0, ttlMs: 1, retentionMs: 1 },
-    ...{ webhook: null, worker: null, delayMs: null, executionMs: null, error: null, hasS3: false, trace: null, tags: null },
-    ...{ submittedBy: null, pastAttempts: null },
-  });
+  return fromRow(waitingJob({ seq, queuePosition }));
 }
 
 test('a job that returns, runs and ends while a refill is read does not come back with its rows', (t) => {

@@ -6,6 +6,7 @@ import type { CoreEvent } from '../../../scheduler/core/events.ts';
 import { step } from '../../../scheduler/core/step/step.ts';
 import type { JobRow } from '../../../scheduler/core/ports/store.ts';
 import { queueInput } from '../../support/endpoint-input.ts';
+import { waitingJob } from '../../support/job-row.ts';
 import { FleetWorld } from './fleet-world.ts';
 import { newState, noteEnded, readClosed, readOpened } from '../../../scheduler/core/state.ts';
 import { defaultSettings } from '../../../scheduler/core/settings.ts';
@@ -40,12 +41,10 @@ test('answers in any order: a job is remembered until each read from before its 
 });
 
 function failedRow(endpoint: string, token: number): JobRow {
-  return {
-    ...{ seq: 1, id: 'j', endpoint, kind: 'RUN', state: 'FAILED', priority: 0, queuePosition: 1, token, attempts: 1, lease: null },
-    ...{ submittedAt: 0, startedAt: null, endedAt: 1, deleteAt: 2_000_000_000_000, executionTimeoutMs: 0, ttlMs: 60_000 },
-    ...{ retentionMs: 1_000, webhook: null, worker: null, delayMs: 0, executionMs: 0, error: 'it failed', hasS3: false },
-    ...{ trace: null, tags: null, submittedBy: null, pastAttempts: null },
-  };
+  return waitingJob({
+    ...{ id: 'j', endpoint, state: 'FAILED', token, attempts: 1, endedAt: 1, deleteAt: 2_000_000_000_000, ttlMs: 60_000 },
+    ...{ retentionMs: 1_000, delayMs: 0, executionMs: 0, error: 'it failed' },
+  });
 }
 
 test('a row read before a retry, whose job ended again by now, is read again, once', (t) => {

@@ -1,5 +1,5 @@
 /**
- * The one database function that applies a batch: `capstan.commit_v6`. One call is one transaction and one round trip;
+ * The one database function that applies a batch: {@link COMMIT_FUNCTION}. One call is one transaction and one round trip;
  * a connection that breaks midway leaves nothing behind. It raises {@link STALE_TERM} unless the caller's term is the
  * cell's and the batch is the one after the last: a delayed copy, or a batch whose predecessor failed, is refused whole.
  *
@@ -58,9 +58,12 @@ const POSITION = `batch = p_batch, wall = greatest(c.wall, p_now), highest_seq =
       counted_batch = CASE WHEN c.counted_batch = p_batch - 1 THEN p_batch ELSE c.counted_batch END`;
 const UNDER_TERM = 'c.cell = p_cell AND c.term = p_term AND c.batch = p_batch - 1';
 
+/** Its version grows with each other layout or meaning. */
+export const COMMIT_FUNCTION = 'commit_v6';
+
 /**
- * The text of the function. Its frozen copy is migrations/functions/commit_v6.ts; a migration is what gives databases another one. Another
- * text with the same layout and the same meaning, such as a better plan, may replace `commit_v6`.
+ * The text of the function. Its frozen copy is in migrations/functions; a migration is what gives databases another one. Another
+ * text with the same layout and the same meaning, such as a better plan, may replace the one of this version.
  */
 export function commitFunction(): string {
   const parameters = OPERATION_TYPES.map((type) => `p_${type} capstan.${typeName(type)}[]`).join(', ');
@@ -69,7 +72,7 @@ export function commitFunction(): string {
     return apply === '' ? '' : `IF mask & ${bitOf(type)} <> 0 THEN${apply}\n  END IF;`;
   };
   return `
-CREATE OR REPLACE FUNCTION capstan.commit_v6(
+CREATE OR REPLACE FUNCTION capstan.${COMMIT_FUNCTION}(
   p_cell int, p_term bigint, p_batch bigint, p_now bigint, p_seq bigint, p_queue_position bigint,
   -- For each wave, which types it holds; whether any submission has an idempotency key; how many expired rows to remove.
   p_waves int[], p_keyed boolean, p_sweep int, ${parameters}
@@ -132,6 +135,6 @@ $function$;
 }
 
 /** The call, with its parameters in order. */
-export const COMMIT = `SELECT at, outcome, job_id, dropped FROM capstan.commit_v6($1, $2, $3, $4, $5, $6, $7, $8, $9, ${OPERATION_TYPES.map(
+export const COMMIT = `SELECT at, outcome, job_id, dropped FROM capstan.${COMMIT_FUNCTION}($1, $2, $3, $4, $5, $6, $7, $8, $9, ${OPERATION_TYPES.map(
   (_, i) => `$${i + 10}`,
 ).join(', ')})`;
