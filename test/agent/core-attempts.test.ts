@@ -3,52 +3,12 @@ import test from 'ava';
 
 import { PROGRESS_MS, TIMED_OUT_GRACE_MS } from '../../agent/core/attempts.ts';
 import { KEPT_CHUNKS, READER_LAPSE_MS } from '../../agent/core/chunks.ts';
-import type { FromWorker } from '../../agent/core/events.ts';
 import { ACCOUNT_BYTES, crowdedOut, isCrowded } from '../../agent/core/held.ts';
 import { attemptRefs } from '../../agent/core/report.ts';
-import { WorkerSpec, type AgentEvent, type Dispatch, type ReleaseSpec } from '../../proto/gen/capstan/v1/nodes.ts';
+import { WorkerSpec } from '../../proto/gen/capstan/v1/nodes.ts';
 import { release, World } from './core-world.ts';
 import { dispatchOf } from './fake-scheduler.ts';
-
-const KEY = 'j1#1';
-
-function ready(values: Partial<ReleaseSpec> = {}): World {
-  const world = new World();
-  world.feed({ kind: 'welcome' });
-  const workers = [WorkerSpec.fromPartial({ workerId: 'w1', releaseId: 'r1' })];
-  world.feed({ kind: 'desired', desired: { epoch: 1, workers, releases: [release(values)] } });
-  world.settle();
-  return world;
-}
-
-function dispatch(world: World, values: Partial<Dispatch> = {}): void {
-  world.feed({ kind: 'dispatch', dispatch: dispatchOf({ jobId: 'j1', executionTimeoutMs: 5_000, ...values }) });
-}
-
-function enter(world: World, key = KEY): void {
-  world.feed({ kind: 'handler-entered', key });
-}
-
-function end(world: World, key = KEY): void {
-  world.feed({ kind: 'handler-ended', key, result: { kind: 'returned', output: Buffer.from('42'), ms: 7 } });
-}
-
-function told(world: World): string[] {
-  return world.reports.map(describe);
-}
-
-function describe(event: NonNullable<AgentEvent['event']>): string {
-  switch (event.$case) {
-    case 'refused':
-      return `refused ${event.value.reason.replace('REFUSAL_REASON_', '')}`;
-    case 'ended':
-      return `ended ${event.value.outcome.replace('ATTEMPT_OUTCOME_', '')}`;
-    case 'chunk':
-      return `chunk ${event.value.index}`;
-    default:
-      return event.$case;
-  }
-}
+import { KEY, ready, dispatch, enter, end, told, describe, FORGED } from './attempt-world.ts';
 
 test('a lease runs, starts, ends, and is forgotten when acknowledged', (t) => {
   const world = ready();
@@ -377,16 +337,6 @@ test('without a session a generator waits when its log is full', (t) => {
   t.is(world.credits.get(KEY), KEPT_CHUNKS + 5);
   t.is(world.sent.get(KEY), KEPT_CHUNKS + 5);
 });
-
-const FORGED: readonly (readonly [name: string, forge: (world: World, from: FromWorker) => void])[] = [
-  ['an entry', (world, from) => world.feed({ kind: 'handler-entered', ...from })],
-  ['a chunk', (world, from) => world.feed({ kind: 'chunk', ...from, data: Buffer.from('1') })],
-  ['progress', (world, from) => world.feed({ kind: 'progress', ...from, data: Buffer.from('1') })],
-  [
-    'an end',
-    (world, from) => world.feed({ kind: 'handler-ended', ...from, result: { kind: 'returned', output: Buffer.from('"forged"'), ms: 1 } }),
-  ],
-];
 
 for (const [name, forge] of FORGED) {
   test(`a worker that reports ${name} of another one's attempt is ended, and the attempt goes on`, (t) => {

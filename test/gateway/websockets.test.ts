@@ -1,97 +1,28 @@
 /** WebSockets of load-balanced endpoints at the gateway: who may open one, what passes, what bounds them, and how they end. */
 import { once } from 'node:events';
 
-import test, { type ExecutionContext } from 'ava';
+import test from 'ava';
 
 import { closeFrame } from '../../gateway/lb/frame-boundary.ts';
 import { EndpointKind } from '../../proto/gen/capstan/v1/common.ts';
 import { until } from '../support/until.ts';
 import { FakeAgent, type Taken } from './fake-agent.ts';
-import { KEY, OPERATOR_KEY, RawConnection } from './harness.ts';
-import { setupLb, type LbSetup } from './lb-harness.ts';
-
-const OWN = 'own.lb.localhost';
-const NONCE = 'Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==';
-const AUTHORIZED = `Authorization: Bearer ${KEY}`;
-
-interface Handshake {
-  readonly line?: string;
-  readonly host?: string;
-  /** Instead of the key in a header. */
-  readonly lines?: readonly string[];
-  readonly nonce?: string;
-  readonly after?: string;
-}
-
-interface LbGateway extends LbSetup {
-  readonly agent: FakeAgent;
-  open(handshake?: Handshake): RawConnection;
-}
-
-/** An endpoint `own` whose workers listen themselves, and that says 101 to whoever asks. */
-async function lbGateway(t: ExecutionContext, settings: Record<string, unknown> = {}, slots = 64): Promise<LbGateway> {
-  const made = await setupLb(t, settings);
-  made.scheduler.addEndpoint('own', 'acc', EndpointKind.LOAD_BALANCED);
-  const agent = new FakeAgent(t, made.invokeAddress).serve('own', { s1: slots });
-  agent.onRequest = (taken) => switchTo(taken);
-  const known = async (): Promise<boolean> => (await made.call('POST', '/', { headers: { host: OWN }, key: 'none' })).status === 401;
-  await until('the endpoint is known', known);
-  const open: LbGateway['open'] = ({
-    line = 'GET /chat?x=1 HTTP/1.1',
-    host = OWN,
-    lines = [AUTHORIZED],
-    nonce = NONCE,
-    after = '',
-  } = {}) => {
-    const head = [line, `Host: ${host}`, 'Connection: Upgrade', 'Upgrade: websocket', 'Sec-WebSocket-Version: 13', nonce, ...lines];
-    const sent = `${head.filter((each) => each !== '').join('\r\n')}\r\n\r\n${after}`;
-    return new RawConnection(t, made.gateway.url).write(Buffer.from(sent, 'latin1'));
-  };
-  return { ...made, agent, open };
-}
-
-function switchTo({ send }: Taken, headers: Readonly<Record<string, string>> = {}, bytes: Buffer = Buffer.alloc(0)): void {
-  const named = Object.entries(headers).map(([name, value]) => ({ name, value }));
-  send({ $case: 'head', value: { status: 101, headers: named, body: bytes, ended: false } });
-}
-
-/** An unmasked frame of a server. */
-function frame(first: number, payload: Buffer): Buffer {
-  const { length } = payload;
-  if (length < 126) return Buffer.concat([Buffer.from([first, length]), payload]);
-  const long = Buffer.alloc(10);
-  long[0] = first;
-  long[1] = 127;
-  long.writeBigUInt64BE(BigInt(length), 2);
-  return Buffer.concat([long, payload]);
-}
-
-const text = (payload: string): Buffer => frame(0x81, Buffer.from(payload));
-
-async function opened(connection: RawConnection): Promise<string> {
-  const head = await until('the response has a head', () => /^[^]*?\r\n\r\n/.exec(connection.text)?.[0]);
-  if (!head.startsWith('HTTP/1.1 101 ')) throw new Error(connection.text);
-  return head;
-}
-
-/** Everything after the head. */
-const after = (connection: RawConnection): Buffer => Buffer.from(connection.text.replace(/^[^]*?\r\n\r\n/, ''), 'latin1');
-
-/** The code of a Close frame that is all there is after `bytes`; undefined when there is none. */
-async function closed(connection: RawConnection, bytes: Buffer = Buffer.alloc(0)): Promise<number | undefined> {
-  await connection.closed;
-  const rest = after(connection);
-  if (!rest.subarray(0, bytes.length).equals(bytes)) throw new Error(`unexpected bytes: ${rest.toString('latin1')}`);
-  const last = rest.subarray(bytes.length);
-  if (last.length === 0) return undefined;
-  if (last[0] !== 0x88 || last[1] !== last.length - 2) throw new Error(`no Close frame: ${last.toString('hex')}`);
-  return last.readUInt16BE(2);
-}
-
-const metrics = async ({ call }: LbGateway): Promise<string> =>
-  (await call('GET', '/metrics?part=gateway', { key: OPERATOR_KEY, headers: { host: 'localhost' } })).text;
-
-const headersOf = ({ begin }: Taken): Map<string, string> => new Map(begin.headers.map(({ name, value }) => [name, value]));
+import { KEY, OPERATOR_KEY, type RawConnection } from './harness.ts';
+import {
+  OWN,
+  NONCE,
+  AUTHORIZED,
+  type Handshake,
+  lbGateway,
+  switchTo,
+  frame,
+  text,
+  opened,
+  after,
+  closed,
+  metrics,
+  headersOf,
+} from './websocket-harness.ts';
 
 test('the key may be among the subprotocols, as a browser can send it, and never reaches the worker', async (t) => {
   const { open, agent } = await lbGateway(t);

@@ -8,6 +8,7 @@ import type { JobReply, Submit } from '../../proto/gen/capstan/v1/jobs.ts';
 import { AttemptOutcome, type AttemptEnded, type Dispatch } from '../../proto/gen/capstan/v1/nodes.ts';
 import type { SchedulerDeps } from '../../scheduler/assembly/start.ts';
 import { ManualClock } from '../support/manual-clock.ts';
+import type { Received } from '../support/receiver.ts';
 import { TestScheduler, unary, type TestChannel, type TestNode, type TestSession } from '../support/scheduler-client.ts';
 import { until } from '../support/until.ts';
 
@@ -165,6 +166,8 @@ export class WebhookWorld {
     return { control, bearer: (key: string) => this.scheduler.bearer(key), key: this.scheduler.secret('api-key') };
   }
 }
+
+export const payloadOf = ({ body }: Received): Record<string, unknown> => JSON.parse(body.toString()) as Record<string, unknown>;
 
 export function inline(json: string): Body {
   return { $case: 'inline', value: Buffer.from(json) };

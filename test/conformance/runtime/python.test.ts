@@ -1,44 +1,13 @@
 /** What is Python's own in the process runtime: its values, its threads, its signals, its modules. */
 import { chmod } from 'node:fs/promises';
 
-import test, { type ExecutionContext } from 'ava';
+import test from 'ava';
 
-import type { WorkerStart } from '../../../agent/runtimes/runtime.ts';
 import { processRuntime } from './hosts.ts';
 import { isRunning } from './running.ts';
 import { startWorkerOf, type TestWorker } from './worker-under-test.ts';
 import { folderOf } from '../../support/folder.ts';
-
-interface Made extends TestWorker {
-  /** Runs a task whose input is this very text; the text of its result, or its error. */
-  text(key: string, input: string): Promise<string>;
-}
-
-async function workerOf(
-  t: ExecutionContext,
-  source: string | Record<string, string>,
-  more: Partial<WorkerStart> & { module?: string } = {},
-): Promise<Made> {
-  const { module = 'main.py', ...start } = more;
-  const folder = await folderOf(t, typeof source === 'string' ? { 'main.py': source } : source);
-  const runtime = processRuntime();
-  t.teardown(() => runtime.close());
-  const functions = [{ name: 'f', module, parameters: [], callStyle: 'CALL_STYLE_UNSPECIFIED' as const }];
-  const worker = startWorkerOf(runtime, folder, 'f', { functions, ...start });
-  await worker.hear('loaded');
-  return {
-    ...worker,
-    text: async (key, input) => {
-      worker.worker.run({ key, jobId: `job-${key}`, input: Buffer.from(input), attempt: 1, s3Config: undefined });
-      const { result } = await worker.ended(key);
-      return result.kind === 'returned' ? result.output.toString() : result.kind === 'failed' ? result.error : result.kind;
-    },
-  };
-}
-
-function linesOf(worker: TestWorker, stream: string): string[] {
-  return worker.said.items.flatMap((said) => (said.say === 'log' && said.stream === stream ? [said.text] : []));
-}
+import { workerOf, linesOf } from './python-worker.ts';
 
 test('values pass as they are: great numbers, text, order of keys', async (t) => {
   const worker = await workerOf(t, 'def f(value): return value');
