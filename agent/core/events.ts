@@ -91,7 +91,8 @@ export type CoreEvent =
   | { readonly kind: 'gpus-lost'; readonly workerId: string; readonly start: number; readonly detail: string }
   | { readonly kind: 'devices'; readonly problems: ReadonlyMap<string, string> }
   // From the clock and the process.
-  | { readonly kind: 'tick' }
+  /** `held`: workers whose execution times do not count now. */
+  | { readonly kind: 'tick'; readonly held?: ReadonlySet<string> }
   | { readonly kind: 'close' }
   | { readonly kind: 'close-now' };
 

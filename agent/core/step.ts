@@ -224,7 +224,7 @@ export function step(state: State, event: CoreEvent, now: number): Effect[] {
       converge(ctx);
       break;
     case 'tick':
-      tick(ctx);
+      tick(ctx, event.held);
       break;
     case 'close':
       state.closing = true;
@@ -296,9 +296,12 @@ function hostExited(ctx: StepContext, event: Extract<CoreEvent, { kind: 'exited'
   }
 }
 
-function tick(ctx: StepContext): void {
+function tick(ctx: StepContext, held?: ReadonlySet<string>): void {
   for (const attempt of ctx.state.attempts.values()) {
-    if (attempt.deadline !== undefined && ctx.now >= attempt.deadline) timeOut(ctx, attempt);
+    if (attempt.deadline !== undefined && ctx.now >= attempt.deadline) {
+      if (attempt.stop === undefined && held?.has(attempt.workerId) === true) attempt.deadline = ctx.now + attempt.executionTimeoutMs;
+      else timeOut(ctx, attempt);
+    }
     if (attempt.progressAfter !== undefined && ctx.now >= attempt.progressAfter) reportProgress(ctx, attempt);
     if (attempt.chunks !== undefined && attempt.chunks.owed > 0) sendChunks(ctx, attempt, attempt.chunks);
   }

@@ -39,14 +39,18 @@ import { ValidatedResponse } from '../runtimes/validated-response.ts';
 
 /** Longest delay of a timer, ms. */
 const MAX_TIMER_MS = 2 ** 31 - 1;
+const NONE: ReadonlySet<string> = new Set();
+
+export type AgentEngineLog = Pick<Logger, 'warn'>;
 
 export interface EngineDeps {
   readonly runtimes: ReadonlyMap<string, Runtime>;
-  readonly cache: ArtifactCache;
-  readonly blobs: BlobTransfer;
-  readonly workFolders: WorkFolders;
-  readonly readers: AccountReaders;
-  readonly log: Logger;
+  readonly cache: Pick<ArtifactCache, 'acquire' | 'doubt'>;
+  readonly blobs: Pick<BlobTransfer, 'get' | 'put'>;
+  readonly workFolders: Pick<WorkFolders, 'make' | 'remove'>;
+  /** Absent where the agent itself reads the workers. */
+  readonly readers?: AccountReaders;
+  readonly log: AgentEngineLog;
   /** As the inventory reports it. */
   readonly isolation: () => NodeIsolation | undefined;
   /** Base URL of the HTTP API as workers on this node reach it; empty: the scheduler's value. */
@@ -65,6 +69,8 @@ export interface EngineDeps {
   readonly onDeviceDoubt: () => void;
   /** Interval of looks whether workers can use their GPUs, ms. */
   readonly gpuViewMs: number;
+  /** Whether the execution time of an endpoint's jobs does not count now, because a debugger holds them. */
+  readonly isHeld?: (endpointId: string) => boolean;
 }
 
 interface Hosted {
@@ -178,6 +184,12 @@ export class Engine {
     clearTimeout(this.#timer);
   }
 
+  /** Ends its timers: it is given up with its state. */
+  stop(): void {
+    this.#views.close();
+    clearTimeout(this.#timer);
+  }
+
   /** The workers that accept HTTP requests now. */
   serving(): ServingWorker[] {
     return servingWorkers(this.#state);
@@ -207,7 +219,7 @@ export class Engine {
   }
 
   #endTurn(): void {
-    this.#deps.readers.hold(crowdedOut(this.#state));
+    this.#deps.readers?.hold(crowdedOut(this.#state));
     if (this.#state.workersChanged) {
       this.#state.workersChanged = false;
       this.#deps.send({ event: { $case: 'workers', value: actualWorkers(this.#state) } });
@@ -233,7 +245,14 @@ export class Engine {
    */
   #onTimer(): void {
     this.#timerAt = undefined;
-    setImmediate(() => setImmediate(() => this.feed({ kind: 'tick' })));
+    setImmediate(() => setImmediate(() => this.feed({ kind: 'tick', held: this.#held() })));
+  }
+
+  /** The workers whose execution times do not count now. */
+  #held(): ReadonlySet<string> {
+    const { isHeld } = this.#deps;
+    if (isHeld === undefined) return NONE;
+    return new Set([...this.#state.workers.values()].filter(({ release }) => isHeld(release.endpointId)).map(({ id }) => id));
   }
 
   #carryOut(effect: Effect): void {
@@ -425,6 +444,7 @@ export class Engine {
       process.nextTick(() => events.exited(`creating the worker's working folder failed: ${messageOf(error)}`, false));
       return;
     }
+    const { readers } = this.#deps;
     hosted.worker = runtime.start(
       {
         workerId,
@@ -442,7 +462,7 @@ export class Engine {
         command: release.command,
         startTimeoutMs: release.startTimeoutMs,
         network,
-        reading: this.#deps.readers.of(release.accountId ?? ''),
+        ...(readers === undefined ? {} : { reading: readers.of(release.accountId ?? '') }),
       },
       events,
     );

@@ -138,7 +138,7 @@ export class JobChannel {
       return 0;
     }
     const requestId = this.#freeId();
-    this.#place(operation);
+    if (operation.$case === 'stream') this.#cursors.place(operation.value);
     const waitMs = operation.value.waitMs;
     const request: JobRequest = { requestId, endpointId, operation, limitedAs, resent: false };
     this.#pending.set(requestId, { request, operation, held, since: this.#options.now(), waitMs, done, sent: this.#call !== null });
@@ -205,18 +205,6 @@ export class JobChannel {
     const id = this.#nextId;
     this.#nextId = id === MAX_REQUEST_ID ? 1 : id + 1;
     return id;
-  }
-
-  /** A read of a stream carries the reader's position so far, unless its caller sent one. */
-  #place(operation: Operation): void {
-    if (operation.$case !== 'stream' || operation.value.exact) return;
-    const { jobId } = operation.value;
-    const after = this.#cursors.of(jobId);
-    if (this.#cursors.isGivenUp(jobId)) {
-      operation.value.after = after ?? { token: 0, nextIndex: 0 };
-      operation.value.exact = true;
-    } else if (after === undefined) delete operation.value.after;
-    else operation.value.after = after;
   }
 
   #take(requestId: number): Pending | undefined {
@@ -295,7 +283,7 @@ export class JobChannel {
       const { request, operation, since, waitMs } = entry;
       operation.value.waitMs = Math.max(0, Math.round(waitMs - (now - since)));
       request.resent = entry.sent;
-      this.#place(operation);
+      if (operation.$case === 'stream') this.#cursors.place(operation.value);
       entry.sent = true;
       this.#outbox.push(request);
     }
@@ -332,7 +320,7 @@ export class JobChannel {
   }
 
   #complete(entry: Pending, result: JobReplies['replies'][number]['result']): void {
-    if (entry.operation.$case === 'stream') this.#noteStream(entry.operation.value, result);
+    if (entry.operation.$case === 'stream') this.#cursors.noteResult(entry.operation.value, result);
     switch (result?.$case) {
       case 'job':
         entry.done(null, { job: result.value });
@@ -376,11 +364,6 @@ export class JobChannel {
       },
       (cause: unknown) => finished(cause instanceof CapstanError ? cause : unavailable('the endpoint could not be looked up', cause), null),
     );
-  }
-
-  #noteStream({ jobId, exact }: ReadStream, result: JobReplies['replies'][number]['result']): void {
-    if (result?.$case === 'stream') this.#cursors.note(jobId, result.value, exact);
-    else if (result?.$case === 'failure') this.#cursors.forget(jobId);
   }
 
   /** Checks the time-outs of all pending requests together, without a timer per request. */

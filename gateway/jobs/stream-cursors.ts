@@ -3,7 +3,7 @@
  * can tell the scheduler to drop them; a read that is sent again carries the same position and gets the chunks of the
  * lost response. The number of cursors is bounded; a dropped cursor has no effect while the channel is connected.
  */
-import type { StreamCursor, StreamPart } from '../../proto/gen/capstan/v1/jobs.ts';
+import type { JobReply, ReadStream, StreamCursor, StreamPart } from '../../proto/gen/capstan/v1/jobs.ts';
 
 /** Jobs whose streams are remembered. */
 const MAX_STREAMS = 10_000;
@@ -16,6 +16,23 @@ export class StreamCursors {
   /** Returns the position of the job's readers; undefined when unknown. */
   of(jobId: string): StreamCursor | undefined {
     return this.#cursors.get(jobId);
+  }
+
+  /** A read of a stream carries the reader's position so far, unless its caller sent one. */
+  place(read: ReadStream): void {
+    if (read.exact) return;
+    const after = this.of(read.jobId);
+    if (this.isGivenUp(read.jobId)) {
+      read.after = after ?? { token: 0, nextIndex: 0 };
+      read.exact = true;
+    } else if (after === undefined) delete read.after;
+    else read.after = after;
+  }
+
+  /** Handles the reply to a read. */
+  noteResult({ jobId, exact }: ReadStream, result: JobReply['result']): void {
+    if (result?.$case === 'stream') this.note(jobId, result.value, exact);
+    else if (result?.$case === 'failure') this.forget(jobId);
   }
 
   /** A read was abandoned: its response may be on its way and is dropped. The next read must say so. */

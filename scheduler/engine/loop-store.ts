@@ -2,7 +2,7 @@
  * The store as the commit loop calls it: with callbacks, whose caller decides their order. In production they are run
  * by the store thread's promises, in the simulator by simulated time.
  */
-import type { Acquired, Fence, Op, Outcome, Reads, Store } from '../core/ports/store.ts';
+import type { Acquired, Fence, Op, Outcome, Reads, Store, StoreEngine } from '../core/ports/store.ts';
 
 /** The callbacks of a call. Exactly one of them is called, once, and never within the call itself. */
 export interface Completion<T> {
@@ -35,5 +35,26 @@ export function callbackStore(store: Store): LoopStore {
     search: (query, args, { done, failed }) => void store.search(query, ...args).then(done, failed),
     acquire: ({ cell, owner, forMs }, { done, failed }) => void store.acquire(cell, owner, forMs).then(done, failed),
     waitForTurn: (cell, ms, { done, failed }) => void store.waitForTurn(cell, ms).then(done, failed),
+  };
+}
+
+/** Adapts a synchronous engine that no other process can take over. It runs in the caller's thread. */
+export function localStore(engine: StoreEngine): LoopStore {
+  const run = <T>(call: () => T, { done, failed }: Completion<T>): void => {
+    let value: T;
+    try {
+      value = call();
+    } catch (error) {
+      queueMicrotask(() => failed(error));
+      return;
+    }
+    queueMicrotask(() => done(value));
+  };
+  return {
+    fenceMs: null,
+    commit: (fence, ops, completion) => run(() => engine.commit(fence, ops), completion),
+    read: (query, args, completion) => run(() => engine.read(query, ...args), completion),
+    search: (query, args, completion) => run(() => engine.read(query, ...args), completion),
+    acquire: ({ cell, owner, forMs }, completion) => run(() => engine.acquire(cell, owner, forMs), completion),
   };
 }

@@ -41,6 +41,8 @@ import type { Cipher } from '../secrets/cipher.ts';
 import type { WebhookUrls } from '../webhooks/urls.ts';
 import type { Authorizer } from './auth.ts';
 import { unary } from './calls.ts';
+import { JobCalls } from './job-calls.ts';
+import { countingOf, readEvent, submitEvent, type SubmitEvent } from './job-requests.ts';
 import { workerCounts } from '../core/scaling/worker-counts.ts';
 
 type ChannelCall = ServerDuplexStream<JobRequests, JobReplies>;
@@ -62,17 +64,16 @@ export class JobChannels {
   readonly #auth: Authorizer;
   readonly #cipher: Cipher;
   readonly #log: EngineLog;
-  readonly #clock: Clock;
+  readonly #calls: JobCalls;
   readonly #urls: WebhookUrls;
   readonly #bodies: JobChannelDeps['bodies'];
   #next = 1;
-  #nextTicket = 1;
 
   constructor({ engine, auth, cipher, clock, log, urls, bodies }: JobChannelDeps) {
     this.#engine = engine;
     this.#auth = auth;
     this.#cipher = cipher;
-    this.#clock = clock;
+    this.#calls = new JobCalls(engine, clock);
     this.#log = log;
     this.#urls = urls;
     this.#bodies = bodies;
@@ -104,46 +105,12 @@ export class JobChannels {
       });
     return {
       channel: (call) => this.#open(call),
-      cancel: gateway('Cancel', ({ endpointId, jobId, limitedAs }) => {
-        const cancel = async (counted?: CountedCall): Promise<Job> =>
-          toJob(
-            endpointId,
-            await this.#engine.command({
-              kind: 'cancel',
-              endpoint: endpointId,
-              job: jobId,
-              ...(counted === undefined ? {} : { counted }),
-            }),
-          );
-        return limitedAs === 'none' ? cancel() : this.#counted('cancel', cancel);
-      }),
-      retry: gateway('Retry', async ({ endpointId, jobId }) =>
-        toJob(endpointId, await this.#engine.command({ kind: 'retry', endpoint: endpointId, job: jobId })),
-      ),
-      purgeQueue: gateway('PurgeQueue', ({ endpointId }) =>
-        this.#counted('purge-queue', async (counted) => {
-          const answer = await this.#engine.command({ kind: 'purge', endpoint: endpointId, counted });
-          return { removed: answer.kind === 'purged' ? answer.removed : 0 };
-        }),
-      ),
-      listJobs: gateway('ListJobs', (request: ListJobsRequest) =>
-        this.#counted('requests', async (counted) => {
-          await this.#engine.command({ kind: 'count-listing', endpoint: request.endpointId, counted });
-          return this.#list(request);
-        }),
-      ),
-      getHealth: gateway('GetHealth', ({ endpointId }) => health(this.#engine.state, endpointId)),
+      cancel: gateway('Cancel', ({ endpointId, jobId, limitedAs }) => this.#calls.cancel(endpointId, jobId, limitedAs !== 'none')),
+      retry: gateway('Retry', ({ endpointId, jobId }) => this.#calls.retry(endpointId, jobId)),
+      purgeQueue: gateway('PurgeQueue', async ({ endpointId }) => ({ removed: await this.#calls.purgeQueue(endpointId, true) })),
+      listJobs: gateway('ListJobs', (request: ListJobsRequest) => this.#calls.listCounted(request)),
+      getHealth: gateway('GetHealth', ({ endpointId }) => this.#calls.health(endpointId)),
     } satisfies JobServiceServer;
-  }
-
-  /** Runs a unary call that counts towards an endpoint's rate limits while it is open. */
-  async #counted<Reply>(operation: LimitedOperation, handler: (counted: CountedCall) => Promise<Reply>): Promise<Reply> {
-    const ticket = this.#nextTicket++;
-    try {
-      return await handler({ operation, ticket });
-    } finally {
-      this.#engine.handle({ kind: 'call-ended', ticket });
-    }
   }
 
   #open(call: ChannelCall): void {
@@ -182,17 +149,8 @@ export class JobChannels {
       case 'submit':
         return this.#submit(ref, counting, endpoint, operation.value);
       case 'get':
-        return this.#engine.handle({ kind: 'get', ref, counting, endpoint, job: operation.value.jobId, waitMs: operation.value.waitMs });
       case 'stream':
-        return this.#engine.handle({
-          kind: 'read-stream',
-          ref,
-          counting,
-          endpoint,
-          job: operation.value.jobId,
-          after: cursorOf(operation.value),
-          waitMs: operation.value.waitMs,
-        });
+        return this.#engine.handle(readEvent(ref, counting, endpoint, operation));
       case 'abandon':
         return this.#engine.handle({ kind: 'abandon', ref: { channel, request: operation.value } });
       case undefined:
@@ -219,33 +177,17 @@ export class JobChannels {
       this.reply(ref.channel, failureReply(ref.request, error));
       return;
     }
-    const event: CoreEvent = {
-      kind: 'submit',
-      ref,
-      counting,
-      endpoint,
-      job: submit.jobId,
-      jobKind: submit.kind === JobKind.RUNSYNC ? 'RUNSYNC' : 'RUN',
-      input,
+    const event = submitEvent(submit, {
+      ...{ ref, counting, endpoint, input },
       webhook: submit.webhook === '' ? null : this.#urls.kept(submit.webhook, submit.jobId),
-      trace: checkedTrace(submit.trace ?? '') || null,
-      tags: submit.tags === undefined ? null : tagsText(tagsOf(submit.tags)) || null,
-      submittedBy: submit.submittedBy !== undefined && KEY_ID.test(submit.submittedBy) ? submit.submittedBy : undefined,
-      policy: {
-        executionTimeoutMs: submit.policy?.executionTimeoutMs ?? null,
-        ttlMs: submit.policy?.ttlMs ?? null,
-        lowPriority: submit.policy?.lowPriority ?? false,
-      },
       s3: submit.s3Config === undefined ? null : this.#cipher.encrypt(JSON.stringify(submit.s3Config), places.s3(submit.jobId)),
-      idempotency: submit.idempotencyKey === '' ? null : { key: `${endpoint}/${submit.idempotencyKey}`, bodyHash: submit.bodyHash },
-      waitMs: submit.waitMs,
-    };
+    });
     if (counting.resent && 'blob' in input) void this.#submitAgain(event, input.blob.id);
     else this.#engine.handle(event);
   }
 
   /** A job that was sent before may have been answered, run and deleted, with its body. */
-  async #submitAgain(event: Extract<CoreEvent, { kind: 'submit' }>, blob: string): Promise<void> {
+  async #submitAgain(event: SubmitEvent, blob: string): Promise<void> {
     try {
       const isThere = await this.#bodies.keep(blob);
       // Its requests are sent again on another channel.
@@ -262,73 +204,12 @@ export class JobChannels {
       this.reply(event.ref.channel, failureReply(event.ref.request, unavailable));
     }
   }
-
-  async #list(request: ListJobsRequest): Promise<ListJobsResponse> {
-    const { state: image } = this.#engine;
-    const account = image.endpoints.get(request.endpointId)?.config.account;
-    if (account === undefined) throw endpointNotFound(request.endpointId);
-    const limit = request.limit === 0 ? 20 : Math.min(100, request.limit);
-    const state = storedState(request.state);
-    const { jobs, total } = await this.#engine.searches.take(account, () =>
-      this.#engine.search('page', request.endpointId, state, request.offset, limit),
-    );
-    const now = this.#clock.now();
-    return {
-      total,
-      jobs: jobs.map((whole) => {
-        const live = this.#engine.state.jobs.get(whole.job.id);
-        return live === undefined ? viewOfRow(whole, '') : view(this.#engine.state, now, live);
-      }),
-    };
-  }
-}
-
-/** How a request counts: as its gateway says, otherwise as its own kind. */
-function countingOf({ limitedAs, resent, operation }: JobRequest): Counting {
-  if (limitedAs === 'none' || operation === undefined) return { limitedAs: null, resent };
-  if (limitedAs === 'openai') return { limitedAs: 'openai', resent };
-  switch (operation.$case) {
-    case 'submit':
-      return { limitedAs: operation.value.kind === JobKind.RUNSYNC ? 'runsync' : 'run', resent };
-    case 'get':
-      return { limitedAs: 'status', resent };
-    case 'stream':
-      return { limitedAs: 'stream', resent };
-    case 'abandon':
-      return { limitedAs: null, resent };
-  }
 }
 
 /** Decrypts the credentials of a job. */
 export function openS3(cipher: Cipher, job: string, encrypted: Uint8Array): S3Config {
   // Older encrypted credentials lack the newer properties.
   return { more: '', json: '', ...(JSON.parse(cipher.decrypt(encrypted, places.s3(job))) as Omit<S3Config, 'more' | 'json'>) };
-}
-
-/** Returns the counts of an endpoint. */
-function health(state: State, id: string): EndpointHealth {
-  const endpoint = state.endpoints.get(id);
-  if (endpoint === undefined) throw endpointNotFound(id);
-  const workers = workerCounts(state, endpoint);
-  return {
-    jobsCompleted: endpoint.counts.completed,
-    jobsFailed: endpoint.counts.failed,
-    jobsInProgress: endpoint.counts.inProgress,
-    jobsInQueue: endpoint.lanes[0].count + endpoint.lanes[1].count,
-    jobsRetried: endpoint.counts.retried,
-    workersIdle: workers.idle,
-    workersInitializing: workers.initializing,
-    workersReady: workers.idle + workers.running,
-    workersRunning: workers.running,
-    workersThrottled: workers.throttled,
-    workersUnhealthy: workers.unhealthy,
-  };
-}
-
-function toJob(endpointId: string, answer: Answer): Job {
-  if (answer.kind !== 'job') throw new CapstanError('INTERNAL', 'unexpected reply type');
-  const { id, delayMs, executionMs } = answer;
-  return jobMessage({ id, endpointId, state: JobState[answer.state], delayMs, executionMs });
 }
 
 function replyBytes(reply: JobReply): number {
@@ -340,9 +221,4 @@ function replyBytes(reply: JobReply): number {
     default:
       return 0;
   }
-}
-
-/** Returns the position that the reader of a stream acknowledges. */
-function cursorOf({ after, exact }: ReadStream): Cursor | null {
-  return after === undefined ? null : { token: after.token, next: after.nextIndex, exact };
 }
