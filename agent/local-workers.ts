@@ -6,7 +6,7 @@ import { delimiter, join } from 'node:path';
 import { pathToFileURL } from 'node:url';
 
 import { CapstanError } from '../lib/errors.ts';
-import type { S3Config } from '../proto/gen/capstan/v1/common.ts';
+import { messageOf } from '../lib/to-error.ts';
 import type { FunctionSpec } from '../proto/gen/capstan/v1/nodes.ts';
 import { AGENT_MARK, agentMark } from './runtimes/escaped.ts';
 import { stageBootstrap } from './runtimes/bootstrap.ts';
@@ -20,6 +20,7 @@ import type {
   LogEntry,
   RunningWorker,
   Runtime,
+  Task,
   TaskResult,
   WorkerEvents,
   WorkerStart,
@@ -49,34 +50,8 @@ export interface LocalWorkerSpec {
   readonly maxConcurrency: number;
 }
 
-export interface LocalTask {
-  readonly jobId: string;
-  /** JSON text, UTF-8. */
-  readonly input: Buffer;
-  /** Secret. */
-  readonly s3Config?: S3Config | undefined;
-  /** 1 for the first started attempt. */
-  readonly attempt: number;
-  /** Trace context of the request; absent without one. */
-  readonly trace?: string | undefined;
-  /** The handler was entered. */
-  readonly onEntered?: () => void;
-  /** One chunk of a generator, JSON text. */
-  readonly onChunk?: (data: Buffer) => void;
-  /** JSON text. */
-  readonly onProgress: (data: Buffer) => void;
-  /** Stops the task, gracefully first and by force one second later. */
-  readonly signal: AbortSignal;
-}
-
-/** A task whose worker ended under it. */
-export interface LostTask {
-  readonly kind: 'lost';
-  /** Why the worker ended. */
-  readonly detail: string;
-  /** As for a deployed worker: it alone ended the worker; one of several did; another one did; it was not entered. */
-  readonly how: 'culprit' | 'suspected' | 'spared' | 'unstarted';
-}
+/** What becomes of the tasks of a worker; the keys are those of the tasks. */
+export type LocalTaskEvents = Pick<WorkerEvents, 'entered' | 'chunk' | 'progress' | 'ended' | 'reloading' | 'loaded' | 'exited'>;
 
 export interface LocalWorkersOptions {
   /** Identifies leftovers of a killed process. */
@@ -98,17 +73,11 @@ export interface LocalWorkersConfig {
   readonly preload: { readonly python: readonly string[]; readonly node: string };
 }
 
-interface WorkerEnd {
-  /** The task whose code ended it, if that is known. */
-  readonly culprit: string | undefined;
-  /** It was killed to end one of its tasks. */
-  readonly isForced: boolean;
-}
-
 interface LocalRun {
-  readonly task: LocalTask;
-  readonly settle: (result: TaskResult | LostTask) => void;
-  isEntered: boolean;
+  readonly task: Task;
+  readonly events: LocalTaskEvents;
+  /** The runtime has it. */
+  isHanded: boolean;
 }
 
 type RuntimeName = LocalWorkerSpec['language'] | 'server';
@@ -222,24 +191,19 @@ export class LocalWorkers {
   }
 }
 
-/**
- * One worker. Calls wait until it is loaded; jobs also wait for a free slot, in order of arrival, as in a queue. A
- * retired worker accepts no more calls and ends after the last one.
- */
+/** One worker. Calls wait until it is loaded. A retired worker accepts no more calls and ends after the last one. */
 export class LocalWorker {
   /** Its id, as jobs show it. */
   readonly id: string;
   readonly #worker: RunningWorker;
   readonly #onLog: (entry: LogEntry) => void;
-  readonly #slots: number;
   readonly #ready = Promise.withResolvers<void>();
   readonly #tasks = new Map<string, LocalRun>();
-  readonly #queue: (() => void)[] = [];
   #busy = 0;
-  #running = 0;
-  #next = 1;
   #retired = false;
   #isLoaded = false;
+  /** Called when the module, whose jobs were stopped by force, is loaded again. */
+  #reloadedFor: (() => void) | undefined;
   /** Why it accepts no more calls; null while it does. */
   #over: CapstanError | null = null;
 
@@ -251,7 +215,6 @@ export class LocalWorker {
   ) {
     const { name, folder, functions, command, env, servesHttp, maxConcurrency } = spec;
     this.id = place.workerId;
-    this.#slots = maxConcurrency;
     this.#onLog = log;
     // A load failure is reported to every caller.
     this.#ready.promise.catch(() => undefined);
@@ -263,7 +226,7 @@ export class LocalWorker {
         log,
         exited: (detail, hardStop, culprit) => {
           onGone();
-          this.#end(new CapstanError('WORKER_LOST', detail), { culprit, isForced: hardStop });
+          this.#end(new CapstanError('WORKER_LOST', detail), hardStop, culprit);
         },
       },
     );
@@ -284,23 +247,29 @@ export class LocalWorker {
     return this.#over !== null;
   }
 
-  /** Runs a job. @throws as `ready`. */
-  async run(task: LocalTask): Promise<TaskResult | LostTask> {
+  /**
+   * Runs a job once its file is loaded. One of `ended`, `reloading` and `exited` reports its end, the last two for all jobs with the
+   * same `events`. Not before this returns.
+   */
+  run(task: Task, events: LocalTaskEvents): void {
     this.#busy += 1;
-    try {
-      await this.#ready.promise;
-      await this.#slot();
-      try {
-        return await this.#runNow(task);
-      } finally {
-        // The slot passes directly to the next in the queue, so that no other call takes it.
-        const next = this.#queue.shift();
-        if (next === undefined) this.#running -= 1;
-        else next();
-      }
-    } finally {
-      this.#left();
-    }
+    this.#tasks.set(task.key, { task, events, isHanded: false });
+    this.#ready.promise.then(
+      () => this.#hand(task.key),
+      // It may have ended before.
+      (error: unknown) => this.#finish(task.key, { kind: 'failed', error: messageOf(error), ms: 0 }),
+    );
+  }
+
+  /** Stops a job, gracefully first and by force one second later. */
+  cancel(key: string): void {
+    if (this.#tasks.get(key)?.isHanded === true) this.#worker.cancel(key);
+    else this.#finish(key, { kind: 'stopped', ms: 0 });
+  }
+
+  /** Lets a job's generator produce more chunks. */
+  credit(key: string, count: number): void {
+    this.#worker.credit(key, count);
   }
 
   /** Hands a request to its function once it is loaded; `events` report the outcome. @throws as `ready`. */
@@ -340,6 +309,11 @@ export class LocalWorker {
     }
   }
 
+  /** Ends it with everything it started, whatever it runs. */
+  kill(): void {
+    this.#worker.end(true);
+  }
+
   /** Accepts no more calls; ends after the last one. */
   retire(): void {
     this.#retired = true;
@@ -351,43 +325,27 @@ export class LocalWorker {
     if (this.#retired && this.#busy === 0) this.#worker.end(true);
   }
 
-  async #slot(): Promise<void> {
-    if (this.#running < this.#slots) {
-      this.#running += 1;
-      return;
-    }
-    const { promise, resolve } = Promise.withResolvers<void>();
-    this.#queue.push(resolve);
-    await promise;
+  #hand(key: string): void {
+    const run = this.#tasks.get(key);
+    if (run === undefined) return;
+    run.isHanded = true;
+    this.#worker.run(run.task);
   }
 
-  #runNow(task: LocalTask): Promise<TaskResult | LostTask> {
-    if (this.#over !== null) throw this.#over;
-    if (task.signal.aborted) return Promise.resolve({ kind: 'stopped', ms: 0 });
-    const key = `t${this.#next++}`;
-    const { promise, resolve } = Promise.withResolvers<TaskResult | LostTask>();
-    const stop = (): void => this.#worker.cancel(key);
-    task.signal.addEventListener('abort', stop, { once: true });
-    this.#tasks.set(key, { task, settle: resolve, isEntered: false });
-    const { jobId, input, attempt, s3Config, trace } = task;
-    this.#worker.run({ key, jobId, input, attempt, s3Config, trace });
-    return promise.finally(() => task.signal.removeEventListener('abort', stop));
-  }
-
-  #finish(key: string, result: TaskResult | LostTask): void {
-    this.#tasks.get(key)?.settle(result);
+  #finish(key: string, result: TaskResult): void {
+    const run = this.#tasks.get(key);
+    if (run === undefined) return;
     this.#tasks.delete(key);
+    run.events.ended(key, result);
+    this.#left();
   }
 
-  /** As the agent judges the attempts of a worker that ended (agent/core/attempts.ts). */
-  #loseAll(detail: string, { culprit, isForced }: WorkerEnd): void {
-    const running = [...this.#tasks.values()].filter(({ isEntered }) => isEntered).length;
-    for (const [key, { task, isEntered }] of [...this.#tasks]) {
-      const isSpared = isForced || (culprit !== undefined && culprit !== key);
-      const known = culprit === undefined && running > 1 ? 'suspected' : 'culprit';
-      const how = !isEntered ? 'unstarted' : isSpared ? 'spared' : known;
-      this.#finish(key, task.signal.aborted ? { kind: 'stopped', ms: 0 } : { kind: 'lost', detail, how });
-    }
+  /** All jobs are lost. */
+  #lose(report: (events: LocalTaskEvents) => void): void {
+    const runs = [...this.#tasks.values()];
+    this.#tasks.clear();
+    for (const events of new Set(runs.map((run) => run.events))) report(events);
+    for (const _run of runs) this.#left();
   }
 
   #events(): Omit<WorkerEvents, 'log' | 'exited'> {
@@ -399,32 +357,33 @@ export class LocalWorker {
       loaded: () => {
         this.#isLoaded = true;
         this.#ready.resolve();
+        this.#reloadedFor?.();
+        this.#reloadedFor = undefined;
       },
       loadFailed: (detail) => {
         this.#end(new CapstanError('INVALID_MANIFEST', detail));
         this.#worker.end(true);
       },
-      entered: (key) => {
-        const run = this.#tasks.get(key);
-        if (run === undefined) return;
-        run.isEntered = true;
-        run.task.onEntered?.();
-      },
-      chunk: (key, data) => {
-        this.#tasks.get(key)?.task.onChunk?.(data);
-        this.#worker.credit(key, 1);
-      },
-      progress: (key, data) => this.#tasks.get(key)?.task.onProgress(data),
+      entered: (key) => this.#tasks.get(key)?.events.entered(key),
+      chunk: (key, data) => this.#tasks.get(key)?.events.chunk(key, data),
+      progress: (key, data) => this.#tasks.get(key)?.events.progress(key, data),
       ended: (key, result) => this.#finish(key, result),
-      reloading: () => this.#loseAll('the functions of the worker were stopped', { culprit: undefined, isForced: true }),
+      reloading: () =>
+        this.#lose((events) => {
+          this.#reloadedFor = () => events.loaded();
+          events.reloading();
+        }),
       reachable: () => undefined,
       violation: (detail) => this.#onLog({ stream: 'system', jobId: '', text: detail }),
     };
   }
 
-  #end(error: CapstanError, end: WorkerEnd = { culprit: undefined, isForced: false }): void {
+  /** The jobs are lost as those of a deployed worker that ended. */
+  #end(error: CapstanError, hardStop = false, culprit?: string): void {
     this.#over ??= error;
     this.#ready.reject(this.#over);
-    this.#loseAll(this.#over.message, end);
+    const { message } = this.#over;
+    for (const [key, { isHanded }] of [...this.#tasks]) if (!isHanded) this.#finish(key, { kind: 'failed', error: message, ms: 0 });
+    this.#lose((events) => events.exited(message, hardStop, culprit));
   }
 }

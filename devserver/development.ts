@@ -8,7 +8,7 @@ import type { DeclaredEndpoint } from '../compiler/discovery/declared.ts';
 import type { Terminal } from '../terminal/terminal.ts';
 import { DEBUG_MODULES, DebugSessions } from './debug-sessions.ts';
 import { excerptOf } from './excerpt.ts';
-import { DevQueue } from './jobs/dev-queue.ts';
+import { openDevQueue, type DevQueue, type QueueEndpoint } from './queue.ts';
 import { commandOf } from './handlers.ts';
 import { missingImportHint } from './missing-import.ts';
 import { DevPackages } from './packages.ts';
@@ -46,6 +46,7 @@ export async function startDevelopment(options: DevelopmentOptions): Promise<Dev
     import('../agent/local-workers.ts'),
     import('../gateway/assembly/queue-api.ts'),
   ]);
+  let opened: DevQueue | undefined;
   const { printed, print } = printer((text) => terminal.line(text));
   const workers = await LocalWorkers.open({
     folder,
@@ -55,7 +56,7 @@ export async function startDevelopment(options: DevelopmentOptions): Promise<Dev
   const events = {
     read: (reading: Reading) => {
       showReading(terminal, reading);
-      queue.refresh();
+      opened?.deploy(queueEndpoints());
     },
     reloaded: (changed: readonly string[], ms: number) => terminal.done(`reloaded ${listed(changed)} in ${Math.round(ms)} ms`),
     loadFailed: (endpoint: DeclaredEndpoint, message: string) =>
@@ -79,18 +80,19 @@ export async function startDevelopment(options: DevelopmentOptions): Promise<Dev
     prepare: (application) => packages.prepare(application),
     commandOf: (endpoint, { rules, pythonRoots }) => commandOf(folder, endpoint, { ...packages.programs, rules, pythonRoots }),
   });
-  const queueEndpoint = (name: string): DeclaredEndpoint | undefined => {
-    const found = project.endpoint(name);
-    return found !== undefined && isQueue(found) && project.problemOf(found.file) === undefined ? found : undefined;
-  };
-  const queue = new DevQueue({
-    endpoints: {
-      find: (name) => queueEndpoint(name)?.settings,
-      worker(name) {
-        const found = queueEndpoint(name);
-        if (found === undefined) throw endpointNotFound(name);
-        return project.worker(found);
-      },
+  const queueEndpoints = (): QueueEndpoint[] =>
+    project.endpoints.filter(isQueue).map(({ name, file, settings: { maxConcurrency, executionTimeoutMs } }) => ({
+      ...{ name, maxConcurrency, executionTimeoutMs },
+      isBroken: project.problemOf(file) !== undefined,
+    }));
+  // The sources are read meanwhile.
+  const started = project.start();
+  started.catch(() => undefined);
+  const queue = await openDevQueue({
+    workerOf(name) {
+      const found = project.endpoint(name);
+      if (found === undefined || !isQueue(found)) throw endpointNotFound(name);
+      return project.worker(found);
     },
     onProgress: (endpoint, text) => terminal.line(`${endpoint} | progress: ${text}`),
     onFailed(endpoint, job, error) {
@@ -99,8 +101,9 @@ export async function startDevelopment(options: DevelopmentOptions): Promise<Dev
     },
     onWebhook: (job) => terminal.warn(`job ${job}: the development server does not call webhooks`),
     isDebugged: (endpoint) => inspect !== undefined || sessions.holds(endpoint),
-    now: () => performance.now(),
+    onFault: (message) => terminal.fail(`the development server failed: ${message}`),
   });
+  opened = queue;
   const queueApi = await createQueueApi({
     queue,
     kindOf(name) {
@@ -114,7 +117,8 @@ export async function startDevelopment(options: DevelopmentOptions): Promise<Dev
     const error = typeof fields === 'object' && fields !== null && 'err' in fields ? fields.err : undefined;
     terminal.fail(`the development server failed: ${message ?? ''} ${error === undefined ? '' : messageOf(error)}`.trim());
   }
-  await project.start();
+  await started;
+  queue.deploy(queueEndpoints());
   return {
     serve: (address) =>
       serveProject(
@@ -133,7 +137,7 @@ export async function startDevelopment(options: DevelopmentOptions): Promise<Dev
         address,
       ),
     async close() {
-      queue.close();
+      await queue.close();
       await Promise.all([project.close(), sessions.close()]);
     },
   };

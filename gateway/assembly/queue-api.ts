@@ -24,6 +24,7 @@ import type { JobQueue, JobServices } from '../http/services.ts';
 import { TrustedProxies } from '../http/forwarded.ts';
 
 export { checkBody } from '../http/guard.ts';
+export { StreamCursors } from '../jobs/stream-cursors.ts';
 export type { JobQueue } from '../http/services.ts';
 export type { JobResult, ChannelRequest, Done, Operation } from '../jobs/channel.ts';
 

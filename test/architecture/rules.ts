@@ -35,7 +35,7 @@ export function layerViolations(imports: readonly Import[]): string[] {
 
 /** The files of a service that each part of the tool may load. */
 const doorsOf: Readonly<Partial<Record<Part, RegExp>>> = {
-  devserver: /^agent\/local-workers\.ts$|^gateway\/assembly\/queue-api\.ts$/,
+  devserver: /^agent\/local-(?:workers|agent)\.ts$|^gateway\/assembly\/queue-api\.ts$|^scheduler\/assembly\/local-scheduler\.ts$/,
   supervisor: /^(?:scheduler\/assembly|agent|gateway\/assembly)\/start\.ts$|^(?:scheduler|agent|gateway)\/config\.ts$/,
   cli: /^(?:scheduler|agent|gateway)\/config\.ts$|^agent\/node-check\.ts$|^scheduler\/store-(?:copy|check)\.ts$/,
 };
