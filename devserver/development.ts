@@ -46,7 +46,8 @@ export async function startDevelopment(options: DevelopmentOptions): Promise<Dev
     import('../agent/local-workers.ts'),
     import('../gateway/assembly/queue-api.ts'),
   ]);
-  let opened: DevQueue | undefined;
+  /** Empty while the sources are read for the first time. */
+  const opened: { queue?: DevQueue } = {};
   const { printed, print } = printer((text) => terminal.line(text));
   const workers = await LocalWorkers.open({
     folder,
@@ -56,7 +57,7 @@ export async function startDevelopment(options: DevelopmentOptions): Promise<Dev
   const events = {
     read: (reading: Reading) => {
       showReading(terminal, reading);
-      opened?.deploy(queueEndpoints());
+      opened.queue?.deploy(queueEndpoints());
     },
     reloaded: (changed: readonly string[], ms: number) => terminal.done(`reloaded ${listed(changed)} in ${Math.round(ms)} ms`),
     loadFailed: (endpoint: DeclaredEndpoint, message: string) =>
@@ -103,7 +104,7 @@ export async function startDevelopment(options: DevelopmentOptions): Promise<Dev
     isDebugged: (endpoint) => inspect !== undefined || sessions.holds(endpoint),
     onFault: (message) => terminal.fail(`the development server failed: ${message}`),
   });
-  opened = queue;
+  opened.queue = queue;
   const queueApi = await createQueueApi({
     queue,
     kindOf(name) {

@@ -17,15 +17,7 @@ import { connectivityState } from '@grpc/grpc-js';
 import { CapstanError } from '../../lib/errors.ts';
 import { ENDED_BY_SCHEDULER, handleItem, readClientStream } from '../../lib/stream-guard.ts';
 import { fromFailure, fromServiceError } from '../../lib/grpc-errors.ts';
-import type {
-  Job,
-  JobReplies,
-  JobRequest,
-  JobRequests,
-  JobServiceClient,
-  ReadStream,
-  StreamPart,
-} from '../../proto/gen/capstan/v1/jobs.ts';
+import type { Job, JobReplies, JobRequest, JobRequests, JobServiceClient, StreamPart } from '../../proto/gen/capstan/v1/jobs.ts';
 import { backoffMs } from '../../lib/backoff.ts';
 import { unavailable } from '../grpc/refusals.ts';
 import type { Budget } from '../limits/budget.ts';

@@ -1,5 +1,4 @@
 /** The core's events of a gateway's requests about jobs. */
-import { CapstanError } from '../../lib/errors.ts';
 import { tagsOf, tagsText } from '../../lib/job-tags.ts';
 import { KEY_ID } from '../../lib/key-id.ts';
 import type { Payload } from '../../lib/payload.ts';

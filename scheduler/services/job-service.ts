@@ -3,38 +3,24 @@ import { Metadata, type ServerDuplexStream } from '@grpc/grpc-js';
 
 import { BatchWriter } from '../../lib/batches.ts';
 import { CapstanError } from '../../lib/errors.ts';
-import { JobKind, JobState, type S3Config } from '../../proto/gen/capstan/v1/common.ts';
+import type { S3Config } from '../../proto/gen/capstan/v1/common.ts';
 import type {
-  EndpointHealth,
-  Job,
   JobReplies,
   JobReply,
   JobRequest,
   JobRequests,
   JobServiceServer,
   ListJobsRequest,
-  ListJobsResponse,
-  ReadStream,
   Submit,
 } from '../../proto/gen/capstan/v1/jobs.ts';
 import { toStatus } from '../../lib/grpc-errors.ts';
-import { KEY_ID } from '../../lib/key-id.ts';
-import { tagsOf, tagsText } from '../../lib/job-tags.ts';
 import { fromPayloadMessage, messageBytes } from '../../lib/payload.ts';
-import { checkedTrace } from '../../lib/trace-context.ts';
 import { readServerStream } from '../../lib/stream-guard.ts';
 import type { BodyRemover } from '../blobs/body-remover.ts';
 import { isBodyId } from '../../lib/body-id.ts';
-import { endpointNotFound } from '../../lib/job-errors.ts';
-import { jobMessage } from '../../lib/job-message.ts';
-import type { Answer } from '../core/effects.ts';
-import type { CoreEvent, CountedCall, Counting, Ref } from '../core/events.ts';
-import type { Cursor } from '../core/state/jobs.ts';
-import type { State } from '../core/state.ts';
-import type { LimitedOperation } from '../core/state/rate-limits.ts';
-import { view } from '../core/jobs/job-lookup.ts';
+import type { Counting, Ref } from '../core/events.ts';
 import { places } from '../core/control/encryption.ts';
-import { failureReply, storedState, viewOfRow } from '../core/jobs/views.ts';
+import { failureReply } from '../core/jobs/views.ts';
 import type { Clock } from '../engine/clock.ts';
 import type { Engine, EngineLog } from '../engine/engine.ts';
 import type { Cipher } from '../secrets/cipher.ts';
@@ -43,7 +29,6 @@ import type { Authorizer } from './auth.ts';
 import { unary } from './calls.ts';
 import { JobCalls } from './job-calls.ts';
 import { countingOf, readEvent, submitEvent, type SubmitEvent } from './job-requests.ts';
-import { workerCounts } from '../core/scaling/worker-counts.ts';
 
 type ChannelCall = ServerDuplexStream<JobRequests, JobReplies>;
 

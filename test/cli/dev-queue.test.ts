@@ -201,5 +201,5 @@ test('closing ends what runs, and no process is left', async (t) => {
   await world.is(running, JobState.IN_PROGRESS);
   await world.queue.close();
   await world.workers.close();
-  t.deepEqual(await processesOf(world.folder), []);
+  t.deepEqual(processesOf(world.folder), []);
 });
