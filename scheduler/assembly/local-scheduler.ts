@@ -113,7 +113,7 @@ export class LocalScheduler {
         directory: () => undefined,
         dropBodies: (ids) => void this.#dropBodies(ids),
         // Nobody calls webhooks: the delivery is over.
-        deliver: (id) => this.#engine.handle({ kind: 'hook-tried', id, result: 'delivered' }),
+        deliver: (id) => this.#engine.handle({ kind: 'delivery-tried', id, result: 'delivered' }),
         closeAll: () => undefined,
       },
     );
@@ -217,9 +217,9 @@ export class LocalScheduler {
       if (op.kind === 'submit') this.#jobs.set(op.job.seq, op.job.id);
       if (op.kind === 'delete') this.#jobs.delete(op.seq);
       if (op.kind !== 'finish') continue;
-      const { state, error, hook } = op;
+      const { state, error, delivery } = op;
       const id = this.#jobs.get(op.seq) ?? '';
-      this.#options.onEnded({ id, endpoint: this.nameOf(subject?.endpoint ?? ''), state, error, hasWebhook: hook !== null });
+      this.#options.onEnded({ id, endpoint: this.nameOf(subject?.endpoint ?? ''), state, error, hasWebhook: delivery !== null });
     }
   }
 
