@@ -8,5 +8,10 @@ const ESCAPES = /\\(?:\\|u0000|ud[89a-f][0-9a-f]{2})/g;
  * with one and then reads no field of it, so that one such row would make a query over all rows fail.
  */
 export function storedJson(value: unknown): string {
-  return JSON.stringify(value).replaceAll(ESCAPES, (escape) => (escape === String.raw`\\` ? escape : '\u{FFFD}'));
+  return storableJson(JSON.stringify(value));
+}
+
+/** The same of JSON text, such as that of a row of an earlier version. */
+export function storableJson(text: string): string {
+  return text.replaceAll(ESCAPES, (escape) => (escape === String.raw`\\` ? escape : '\u{FFFD}'));
 }

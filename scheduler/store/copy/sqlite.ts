@@ -22,6 +22,7 @@ import {
   type CopyTarget,
   type Head,
 } from './sides.ts';
+import { storableJson } from '../../core/stored-json.ts';
 import { BATCH_BYTES, BATCH_ROWS, bytesOf, COPY_TABLES, type Cell, type CopyTable, type Row } from './tables.ts';
 
 const CELL = 0;
@@ -68,7 +69,7 @@ class SqliteSource implements CopySource {
   }
 
   read(table: CopyTable, after: readonly (number | string)[] | null): AsyncIterable<readonly Row[]> {
-    return batches(this.#db, this.shown, table, { after, map: withoutNul });
+    return batches(this.#db, this.shown, table, { after, map: isDocuments(table) ? storable : withoutNul });
   }
 
   async mustBeUnchanged(): Promise<void> {
@@ -83,6 +84,15 @@ class SqliteSource implements CopySource {
 /** PostgreSQL's texts hold no NUL; the driver replaces it in the same way. */
 function withoutNul(value: Cell): Cell {
   return typeof value === 'string' ? textWithoutNul(value) : value;
+}
+
+/** Tables whose values PostgreSQL stores as documents: rows of earlier versions may have escapes in them that it refuses. */
+function isDocuments({ name }: CopyTable): boolean {
+  return name === 'control' || name === 'audit';
+}
+
+function storable(value: Cell): Cell {
+  return typeof value === 'string' ? storableJson(textWithoutNul(value)) : value;
 }
 
 interface Reading {

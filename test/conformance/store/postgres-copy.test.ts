@@ -64,6 +64,21 @@ function tests(server: PostgresServer): void {
     await owner.close();
   });
 
+  test.serial('a name with a NUL in a row of an earlier version is copied with a sign in its place', async (t) => {
+    const { file } = await filled(t);
+    const db = new Database(file);
+    db.prepare('INSERT INTO control (kind, key, version, value) VALUES (?, ?, 1, ?)').run(
+      ...['key', 'hash-2', JSON.stringify({ account: 'account-a', scope: 'KEY_SCOPE_ALL', name: 'a\0b' })],
+    );
+    db.close();
+    const url = await server.newDatabase();
+    await copy(`sqlite:${file}`, url);
+    const store = await openPostgresStore({ url });
+    t.teardown(() => store.close());
+    const row = (await store.read('control', 'key', '', 10)).find(({ key }) => key === 'hash-2');
+    t.is((JSON.parse(row?.value ?? '{}') as { name?: string }).name, 'a\u{FFFD}b');
+  });
+
   test.serial('the first owner of a copy has a higher term than any on either side', async (t) => {
     const { folder, file } = await filled(t);
     const url = await server.newDatabase();

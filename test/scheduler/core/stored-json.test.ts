@@ -1,7 +1,7 @@
 /** JSON of rows: what PostgreSQL reads no field beside is replaced, and nothing else. */
 import test from 'ava';
 
-import { storedJson } from '../../../scheduler/core/stored-json.ts';
+import { storableJson, storedJson } from '../../../scheduler/core/stored-json.ts';
 
 test('NULs and halves of pairs are replaced in names and values, and nothing else is changed', (t) => {
   const kept = {
@@ -21,4 +21,9 @@ test('NULs and halves of pairs are replaced in names and values, and nothing els
     after: '\\\u{FFFD}',
     both: '\u{FFFD}\u{FFFD}',
   });
+});
+
+test('rows of earlier versions are mended as text: only their escapes change', (t) => {
+  const row = String.raw`{"name":"a\u0000 b\\u0000","at":1.0}`;
+  t.is(storableJson(row), row.replace(String.raw`a\u0000`, 'a\u{FFFD}'));
 });
