@@ -30,7 +30,7 @@ export function nodeFields({ calls, changes, call }: Fields) {
       );
     },
     node: async ({ id }) => {
-      for (const { cell, reply } of await calls.all((control) => control.listNodes, pageOf({}))) {
+      for (const { cell, reply } of await calls.all((control) => control.listNodes, { ...pageOf({}), nodeId: id })) {
         const node = reply.nodes.find((each) => each.id === id);
         if (node !== undefined) return nodeShape(node, cell);
       }

@@ -66,7 +66,9 @@ export function nodeCalls({ engine, auth, clock, log, cells, onNodeRemoved }: No
       const { account, operator: sees } = auth.wholeReader(metadata);
       const { state } = engine;
       const info = (node: NodeRecord): NodeInfo => (sees ? whole(node) : sharedNodeInfo(state, node, account));
-      const infos = [...state.nodes.values()].map(info).filter(({ workers }) => sees || workers > 0);
+      const { nodeId } = request;
+      const listed = nodeId === undefined ? [...state.nodes.values()] : [state.nodes.get(nodeId)].filter((node) => node !== undefined);
+      const infos = listed.map(info).filter(({ workers }) => sees || workers > 0);
       return { nodes: pageOf(infos, request) };
     }),
     listMachineTypes: unary(log, 'ListMachineTypes', (_request, metadata) => {

@@ -221,6 +221,9 @@ test('what a tenant asks of nodes and accounts is refused alike whether they exi
       t.deepEqual(await Promise.all(pairs(id).map((query) => refusals(query, key))), unknown, id);
       t.deepEqual((await ask(`{ node(id: "${id}") { name lastSeenAt } }`, key)).data, { node: null }, 'none of its workers runs there');
     }
+    const known = node.credentials.get('capstan-node')[0]?.toString() ?? '';
+    const found = await ask(`{ node(id: "${known}") { id } other: node(id: "none") { id } }`, scheduler.secret('api-key'));
+    t.deepEqual(found.data, { node: { id: known }, other: null });
     t.true(unknown.every((text) => text.includes('PERMISSION_DENIED')));
     t.deepEqual((await ask('{ nodes { id } machineTypes { nodes } }', key)).data, { nodes: [], machineTypes: [] });
   }

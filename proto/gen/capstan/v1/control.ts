@@ -976,6 +976,8 @@ export interface ListNodesRequest {
   afterId: string;
   /** Up to 1,000; 0: all of them. */
   limit: number;
+  /** Only this node; absent: all. */
+  nodeId?: string | undefined;
 }
 
 export interface ListNodesResponse {
@@ -4995,7 +4997,7 @@ export const ListEndpointsResponse: MessageFns<ListEndpointsResponse> = {
 };
 
 function createBaseListNodesRequest(): ListNodesRequest {
-  return { afterId: "", limit: 0 };
+  return { afterId: "", limit: 0, nodeId: undefined };
 }
 
 export const ListNodesRequest: MessageFns<ListNodesRequest> = {
@@ -5005,6 +5007,9 @@ export const ListNodesRequest: MessageFns<ListNodesRequest> = {
     }
     if (message.limit !== 0) {
       writer.uint32(16).uint32(message.limit);
+    }
+    if (message.nodeId !== undefined) {
+      writer.uint32(26).string(message.nodeId);
     }
     return writer;
   },
@@ -5038,6 +5043,14 @@ export const ListNodesRequest: MessageFns<ListNodesRequest> = {
             message.limit = reader.uint32();
             continue;
           }
+          case 3: {
+            if (tag !== 26) {
+              break;
+            }
+
+            message.nodeId = reader.string();
+            continue;
+          }
         }
         if ((tag & 7) === 4 || tag === 0) {
           break;
@@ -5057,6 +5070,7 @@ export const ListNodesRequest: MessageFns<ListNodesRequest> = {
     const message = createBaseListNodesRequest();
     message.afterId = object.afterId ?? "";
     message.limit = object.limit ?? 0;
+    message.nodeId = object.nodeId ?? undefined;
     return message;
   },
 };
