@@ -1,4 +1,5 @@
 import { CapstanError } from '../../lib/errors.ts';
+import { visibleLine } from '../../lib/visible-text.ts';
 import type { ReleaseRow } from '../api/control.ts';
 import { printResult, type Command, type CommandGroup } from '../command/command.ts';
 import { textOption } from '../../terminal/options.ts';
@@ -82,7 +83,7 @@ const diff: Command = {
         `packages: ${countText(found.packages.length, found.packagesOmitted)}`,
         ...packages,
       ];
-      for (const line of lines) terminal.line(line);
+      terminal.data(lines.map(visibleLine).join('\n'));
       terminal.next(`capstan rollback ${endpoint} --to ${from.digest.slice(0, DIGITS)}`);
     });
   },
