@@ -12,9 +12,17 @@ import re
 import stat
 import sys
 import sysconfig
+import time
 
 CACHE = "__pycache__" + os.sep
 UNLESS_CHOSEN = "--unless-chosen"
+# Each reading of the inventory marks the environment as used.
+UNUSED_SECONDS = 86400
+# Of former Pythons, which an older agent or a rollback may want again.
+KEPT_UNUSED = 4
+# The agent waits for its environment.
+REMOVED_AT_ONCE = 16
+REMOVED = "removed-"
 
 
 def main(arguments):
@@ -41,6 +49,7 @@ def main(arguments):
         except OSError as error:
             problems.append(str(error))
             continue
+        remove_unused(parent, key)
         read = [program, os.__file__] + sorted(target for name, target in links.items() if not name.startswith(CACHE))
         return result(version, os.path.join(folder, "bin"), all(is_for_everyone(path) for path in read))
     return result(version, problem="; ".join(problems))
@@ -86,7 +95,49 @@ def make(folder, program, library, version, links):
         with open(draft, "w") as file:
             file.write(text)
         os.replace(draft, path)
+    mark_used(path)
     return folder
+
+
+def mark_used(path):
+    try:
+        os.utime(path)
+    except OSError:
+        pass  # of another user, or read-only: then this user removes none there
+
+
+def remove_unused(parent, own):
+    """Removes environments of former Pythons, and what a killed process left of a removal. Another agent may do the same."""
+    try:
+        unused = sorted((used_at(os.path.join(parent, name)), name) for name in os.listdir(parent) if name != own)
+        limit = time.time() - UNUSED_SECONDS
+        unused = [name for used, name in unused if used < limit]
+        for name in unused[: max(0, len(unused) - KEPT_UNUSED)][:REMOVED_AT_ONCE]:
+            remove_environment(parent, name, limit)
+    except OSError:
+        pass  # the next reading of the inventory tries again
+
+
+def used_at(folder):
+    for path in (os.path.join(folder, "pyvenv.cfg"), folder):
+        try:
+            return os.stat(path).st_mtime
+        except OSError:
+            pass  # of a removal that another agent finishes
+    return 0
+
+
+def remove_environment(parent, name, limit):
+    folder = os.path.join(parent, name)
+    hidden = os.path.join(parent, REMOVED + os.urandom(8).hex())
+    os.rename(folder, hidden)
+    if used_at(hidden) >= limit and not os.path.exists(folder):
+        # An agent began to use it at this moment.
+        os.rename(hidden, folder)
+        return
+    import shutil
+
+    shutil.rmtree(hidden, ignore_errors=True)
 
 
 def content_of(path):

@@ -3,8 +3,8 @@
  * the base image are, with what they require; at every level of isolation, for functions, servers, commands and what these start.
  */
 import { execFile } from 'node:child_process';
-import { chmod, mkdir, rm, writeFile } from 'node:fs/promises';
-import { dirname, join } from 'node:path';
+import { chmod, mkdir, readdir, rm, utimes, writeFile } from 'node:fs/promises';
+import { basename, dirname, join } from 'node:path';
 import { promisify } from 'node:util';
 
 import test, { type ExecutionContext } from 'ava';
@@ -198,4 +198,28 @@ linux('a Python that fails is named and taken for no missing one; a launcher wit
   warnings.length = 0;
   t.deepEqual((await openPythonEnvironments({ env, folders: [join(folder, 'own')], log })).own, { ...env, PYTHONNOUSERSITE: '1' });
   t.deepEqual([await readHostPython(env), warnings], [{ version: '', packages: {} }, []]);
+});
+
+linux('environments of former Pythons are removed but the last four; one that was used within a day stays', async (t) => {
+  const { env, folder } = await fakeHost(t);
+  const own = join(folder, 'own');
+  const open = async (): Promise<WorkerEnvironments> => openPythonEnvironments({ env, folders: [own], log: silent });
+  const { folders } = await open();
+  const day = 86_400;
+  const now = Math.round(Date.now() / 1_000);
+  for (let age = 0; age < 10; age += 1) {
+    const path = join(own, `former${age}`);
+    await mkdir(path);
+    // The last ones are what a killed process left: without the file.
+    if (age < 8) await writeFile(join(path, 'pyvenv.cfg'), '');
+    await utimes(age < 8 ? join(path, 'pyvenv.cfg') : path, now - age * day - 60, now - age * day - 60);
+  }
+  await open();
+  const kept = (await readdir(own)).filter((name) => name.startsWith('former')).sort();
+  t.deepEqual(kept, ['former0', 'former1', 'former2', 'former3', 'former4']);
+  // The own one is never removed, however old.
+  const [used = ''] = folders;
+  await utimes(join(used, 'pyvenv.cfg'), 1, 1);
+  await open();
+  t.true((await readdir(own)).includes(basename(used)));
 });
