@@ -24,6 +24,15 @@ interface Source {
 }
 
 const PYTHON_APP = /^(\w+)\s*(?::[^=\n]+)?=\s*(?:\w+\.)?(FastAPI|Flask|Starlette|Litestar|Quart)\(/m;
+/** Frameworks whose class has a common name: an import in the same file tells. */
+const PYTHON_APP_OF: readonly (readonly [framework: string, module: RegExp, made: RegExp])[] = [
+  ['Falcon', /^\s*(?:import|from)\s+falcon\b/m, /^(\w+)\s*(?::[^=\n]+)?=\s*(?:falcon\.)?(?:asgi\.)?App\(/m],
+  ['BlackSheep', /^\s*(?:import|from)\s+blacksheep\b/m, /^(\w+)\s*(?::[^=\n]+)?=\s*(?:blacksheep\.)?Application\(/m],
+];
+/** A function without required parameters that makes the application. */
+const FACTORY = /^def\s+((?:create|make|get|build)_app(?:lication)?)\(\s*(?:\w+[^,()=]*=[^,()]*,?\s*)*\)/m;
+const MADE_INSIDE =
+  /^\s+.*=\s*(?:\w+\.)?(FastAPI|Flask|Starlette|Litestar|Quart)\(|^\s+return\s+(?:\w+\.)?(FastAPI|Flask|Starlette|Litestar|Quart)\(/m;
 const JOB_LOOP = /^[^#\n]*\brunpod\.serverless\.start\(/m;
 const NODE_FRAMEWORK = /(?:from\s+|require\()['"](express|fastify|hono|koa|@nestjs\/core|@hono\/node-server)['"]/;
 const LISTENS = /\.listen\(|\bserve\(|export default/;
@@ -35,6 +44,7 @@ export async function offerFor(folder: string): Promise<Offer | undefined> {
   const python = sources.filter(({ path }) => path.endsWith('.py'));
   return (
     first(python, (source) => webApp(source, name)) ??
+    first(python, (source) => factory(source, name)) ??
     first(python, (source) => django(source, name)) ??
     first(python, (source) => jobLoop(source, name)) ??
     first(sources, (source) => nodeApp(source, name))
@@ -66,10 +76,27 @@ async function sourcesOf(folder: string): Promise<Source[]> {
 }
 
 function webApp({ path, text }: Source, name: string): Offer | undefined {
-  const [, variable, framework] = PYTHON_APP.exec(text) ?? [];
+  const [, variable, framework] = PYTHON_APP.exec(text) ?? byImport(text);
   const module = moduleOf(path);
   if (variable === undefined || framework === undefined || module === undefined) return undefined;
   return pythonOffer(`the ${framework} application ${variable} in ${path}`, `name="${name}", app="${module}:${variable}"`);
+}
+
+function byImport(text: string): readonly (string | undefined)[] {
+  for (const [framework, module, made] of PYTHON_APP_OF) {
+    const [, variable] = module.test(text) ? (made.exec(text) ?? []) : [];
+    if (variable !== undefined) return ['', variable, framework];
+  }
+  return [];
+}
+
+function factory({ path, text }: Source, name: string): Offer | undefined {
+  const [, maker] = FACTORY.exec(text) ?? [];
+  const [, assigned, returned] = MADE_INSIDE.exec(text) ?? [];
+  const framework = assigned ?? returned;
+  const module = moduleOf(path);
+  if (maker === undefined || framework === undefined || module === undefined) return undefined;
+  return pythonOffer(`${maker}() in ${path}, which makes a ${framework} application`, `name="${name}", app="${module}:${maker}()"`);
 }
 
 function django({ path, text }: Source, name: string): Offer | undefined {

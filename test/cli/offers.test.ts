@@ -16,6 +16,15 @@ const none = (): undefined => undefined;
 const FOUND: readonly [string, Readonly<Record<string, string>>, { readonly app?: string; readonly command?: readonly string[] }][] = [
   ['FastAPI', { 'main.py': 'from fastapi import FastAPI\n\napi: FastAPI = FastAPI(title="x")\n' }, { app: 'main:api' }],
   ['Flask in a package', { 'shop/web.py': 'import flask\napp = flask.Flask(__name__)\n', 'shop/__init__.py': '' }, { app: 'shop.web:app' }],
+  ['Falcon', { 'app.py': 'import falcon.asgi\napi = falcon.asgi.App()\n' }, { app: 'app:api' }],
+  ['Falcon of WSGI', { 'app.py': 'from falcon import App\napi = App()\n' }, { app: 'app:api' }],
+  ['BlackSheep', { 'app.py': 'from blacksheep import Application\napp = Application()\n' }, { app: 'app:app' }],
+  [
+    'a factory of Flask',
+    { 'shop/__init__.py': 'from flask import Flask\ndef create_app(test_config=None):\n    app = Flask(__name__)\n    return app\n' },
+    { app: 'shop:create_app()' },
+  ],
+  ['a factory of FastAPI', { 'main.py': 'from fastapi import FastAPI\ndef get_app():\n    return FastAPI()\n' }, { app: 'main:get_app()' }],
   [
     'Django',
     { 'manage.py': '', 'site1/asgi.py': 'from django.core.asgi import get_asgi_application\napplication = get_asgi_application()\n' },
@@ -55,6 +64,8 @@ test('the refusal of a folder without endpoints names what it has', async (t) =>
 test('a comment, a package and a test of another name are no application', async (t) => {
   const others = {
     'a.py': '# app = FastAPI()\n',
+    'c.py': 'from gui import App\nwindow = App()\n',
+    'd.py': 'from flask import Flask\ndef create_app(config):\n    return Flask(config)\n',
     'node_modules/x/a.js': "require('express'); x.listen(1)",
     'b.js': "import { z } from 'zod';",
   };
