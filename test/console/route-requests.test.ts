@@ -9,6 +9,7 @@ import type { Browser, Page } from 'playwright-core';
 
 import { Stack } from '../support/stack.ts';
 import { becomes, browserPath, buildConsole, checkAccessibility, closeBrowser, openBrowser, openPage, signIn, SKIPPED } from './browser.ts';
+import { sendAll } from './send-all.ts';
 
 const serial = browserPath === undefined ? test.serial.skip : test.serial;
 
@@ -270,4 +271,27 @@ serial(`only keys that may call the endpoint send, and only from the console${SK
   await open(page, reader);
   await becomes(t, () => page.getByRole('button', { name: 'Send' }).getAttribute('aria-disabled'), 'true');
   await page.getByRole('heading', { name: 'curl' }).waitFor();
+});
+
+serial(`the page of the API sends each request as it shows it${SKIPPED}`, async (t) => {
+  t.timeout(300_000, 'some thirty requests in a browser');
+  const viewport = { width: 1440, height: 900 };
+  await stack.run(idOf('words'), { text: 'one' });
+  const page = await openPage(t, browser, stack.url, { viewport });
+  await page.goto(`${stack.url}/docs/?endpoint=${idOf('words')}`);
+  await page.locator('#key').fill('cap_wrong');
+  await page.keyboard.press('Enter');
+  await page.locator('#said').getByText(/key/).waitFor();
+  await page.locator('#key').fill(stack.apiKey);
+  await page.keyboard.press('Enter');
+  await page.locator('#ask').waitFor({ state: 'detached' });
+  // What cannot be at first: a completed job is not retried, no endpoint here serves the OpenAI API, a build is a file of megabytes.
+  const sent = await sendAll(page, (operation) => !/retry|openai|^p(ut|atch) \/builds/.test(operation));
+  t.deepEqual(
+    sent.filter(({ status }) => status !== 200),
+    [],
+  );
+  t.true(sent.length >= 15, sent.map(({ operation }) => operation).join(', '));
+  t.is(sent.filter(({ operation }) => operation.includes('/status/')).length, 1, 'an operation has one entry');
+  t.regex(sent.find(({ operation }) => operation.endsWith('/runsync'))?.response ?? '', /COMPLETED/);
 });
