@@ -157,8 +157,6 @@ async function assembleIn(folder: DataFolder, { config, deps, log, gpus, guardOf
   const urls = new WebhookUrls(masterKey, olderMasterKeys, guardOf);
   const blobs = await BlobParts.open({ config, folder: folder.path, store, payloads, log, bodyWaitMs: deps.bodyWaitMs });
 
-  // The ports are the services, which need the engine: they are set below.
-  const ports = {} as { -readonly [K in keyof Ports]: Ports[K] };
   const metrics: SchedulerMetrics = new SchedulerMetrics({
     image: () => engine.image,
     wall: () => clock.now().wall,
@@ -185,6 +183,29 @@ async function assembleIn(folder: DataFolder, { config, deps, log, gpus, guardOf
     ],
     figures,
   });
+  // The ports are the services, which need the engine: each is reached when an effect calls for it.
+  const ports: Ports = {
+    reply: (channel, reply) => channels.reply(channel, reply),
+    send: (node, session, event) => sessions.send(node, session, event),
+    sendDesired: (effect, state) => sessions.sendDesired(effect, state),
+    sendJob(effect, input, s3) {
+      sessions.sendJob(effect, input, s3);
+      recordWait(tracing, effect, clock.now().wall);
+    },
+    waitEnded: (effect) => recordEndedWait(tracing, effect, clock.now().wall),
+    closeSession: (node, session, reason) => sessions.closeSession(node, session, reason),
+    directory: (update) => control.directory(update),
+    workerStarted(started) {
+      metrics.workerStarted(started);
+      recorder.workerStarted(started);
+    },
+    deliver: (id) => sender.deliver(id),
+    dropBodies: (ids) => blobs.bodies.drop(ids),
+    closeAll: (reason) => {
+      closeStreams(standing.refusal() ?? new CapstanError('UNAVAILABLE', reason));
+      void sender.cancel();
+    },
+  };
   const id = randomUUID();
   const random = new Uint32Array(randomBytes(16).buffer, 0, 4);
   const engine: Engine = new Engine(
@@ -290,28 +311,6 @@ async function assembleIn(folder: DataFolder, { config, deps, log, gpus, guardOf
     control.closeAll(reason);
     gateways.closeAll(reason);
   };
-  Object.assign(ports, {
-    reply: (channel, reply) => channels.reply(channel, reply),
-    send: (node, session, event) => sessions.send(node, session, event),
-    sendDesired: (effect, state) => sessions.sendDesired(effect, state),
-    sendJob(effect, input, s3) {
-      sessions.sendJob(effect, input, s3);
-      recordWait(tracing, effect, clock.now().wall);
-    },
-    waitEnded: (effect) => recordEndedWait(tracing, effect, clock.now().wall),
-    closeSession: (node, session, reason) => sessions.closeSession(node, session, reason),
-    directory: (update) => control.directory(update),
-    workerStarted(started) {
-      metrics.workerStarted(started);
-      recorder.workerStarted(started);
-    },
-    deliver: (id) => sender.deliver(id),
-    dropBodies: (ids) => blobs.bodies.drop(ids),
-    closeAll: (reason) => {
-      closeStreams(standing.refusal() ?? new CapstanError('UNAVAILABLE', reason));
-      void sender.cancel();
-    },
-  } satisfies Ports);
 
   const disk = await DiskWatch.open({
     folder: folder.path,
