@@ -9,6 +9,37 @@ import { layerViolations, purityViolations } from './rules.ts';
 /** Of the commands, their clients and what they print. */
 const MAX_CLI_LINES = 9_000;
 
+/** Enums whose values the core writes into its state and compares: texts, equal in messages and rows. */
+const CORE_ENUMS = ['AttemptOutcome', 'EndpointKind', 'JobState', 'KeyScope', 'RefusalReason', 'StartPhase', 'StopReason', 'WorkerState'];
+
+/**
+ * Messages that the core knows by their type: reports of agents, which it reads and keeps as they came, and what its effects send. The
+ * list only becomes shorter: what else arrives is converted in the services.
+ */
+const CORE_MESSAGES = [
+  'ActualWorkers',
+  'AgentEvent',
+  'AttemptChunk',
+  'AttemptEnded',
+  'AttemptProgress',
+  'AttemptRefused',
+  'AttemptStarted',
+  'DirectoryUpdate',
+  'EndpointEntry',
+  'EndpointLevel',
+  'FunctionSpec',
+  'Hello',
+  'Inventory',
+  'Job',
+  'JobReply',
+  'KeyEntry',
+  'LogLine',
+  'NodePlacements',
+  'Payload',
+  'SchedulerEvent',
+  'WorkerStatus',
+];
+
 const violationsOf = (file: string, source: string): string[] => layerViolations(importsOf(file, source));
 
 test('every part imports only what the layer table allows', (t) => {
@@ -18,6 +49,20 @@ test('every part imports only what the layer table allows', (t) => {
 test('what a core imports, directly or through others, holds no I/O', (t) => {
   const sources = sourceFiles().filter((file) => !file.startsWith('proto/gen/'));
   t.deepEqual(purityViolations(sources.flatMap((file) => importsOf(file))), []);
+});
+
+test('the core of the scheduler takes of the messages only these', (t) => {
+  const used = new Set<string>();
+  for (const file of globSync('scheduler/core/**/*.ts', { cwd: root })) {
+    const source = readFileSync(join(root, file), 'utf8');
+    for (const [, isType, names = ''] of source.matchAll(/import (type )?\{([^}]*)\} from '[^']*proto\/gen\//g))
+      for (const each of names.split(',').map((name) => name.trim()))
+        if (each !== '') used.add(isType === undefined && !each.startsWith('type ') ? `value ${each}` : each.replace(/^type | as .*/g, ''));
+  }
+  const values = [...used].filter((each) => each.startsWith('value ')).map((each) => each.slice('value '.length));
+  t.deepEqual(values.toSorted(), CORE_ENUMS);
+  const messages = [...used].filter((each) => !each.startsWith('value ') && !CORE_ENUMS.includes(each));
+  t.deepEqual(messages.toSorted(), CORE_MESSAGES);
 });
 
 test('no two files import each other in a ring at load', (t) => {
