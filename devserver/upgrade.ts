@@ -45,8 +45,8 @@ export async function answerUpgrade(
 ): Promise<void> {
   // The key that a page sends to a deployed endpoint is not needed here, and no more for the application than there.
   const protocols = readProtocols(request.headers[PROTOCOL_HEADER]);
-  const asked = requestOf(request, functionName, prefix, parameters);
-  const others = protocols === null ? asked.headers : asked.headers.filter(([name]) => name !== PROTOCOL_HEADER);
+  const forwardedRequest = requestOf(request, functionName, prefix, parameters);
+  const others = protocols === null ? forwardedRequest.headers : forwardedRequest.headers.filter(([name]) => name !== PROTOCOL_HEADER);
   const forwarded = protocols?.forwarded === undefined ? [] : [[PROTOCOL_HEADER, protocols.forwarded] as const];
   const window = new Window(WINDOW_BYTES);
   let call: HttpCall | undefined;
@@ -63,7 +63,7 @@ export async function answerUpgrade(
   try {
     const worker = await mustLoad(deps, endpoint);
     const opened = await worker.serve(
-      { ...asked, headers: [...others, ...forwarded], body: new Uint8Array(), ended: false, upgrade: true },
+      { ...forwardedRequest, headers: [...others, ...forwarded], body: new Uint8Array(), ended: false, upgrade: true },
       {
         head(status, headers, bytes, ended) {
           const flat = withProtocol(headers.flat(), status === 101 ? protocols?.fallback : undefined);

@@ -5,10 +5,10 @@ const LETTERS_A_SLIP = 4;
 
 /** Returns the nearest known word; null when none is near. Case and underscores do not count. */
 export function closest(word: string, known: readonly string[]): string | null {
-  const asked = plain(word);
+  const typed = plain(word);
   const ranked = known
-    .map((each) => ({ each, slips: distance(asked, plain(each)) }))
-    .filter(({ each, slips }) => slips <= Math.max(1, Math.floor(Math.min(asked.length, plain(each).length) / LETTERS_A_SLIP)))
+    .map((each) => ({ each, slips: distance(typed, plain(each)) }))
+    .filter(({ each, slips }) => slips <= Math.max(1, Math.floor(Math.min(typed.length, plain(each).length) / LETTERS_A_SLIP)))
     .sort((a, b) => a.slips - b.slips);
   return ranked[0]?.each ?? null;
 }

@@ -9,14 +9,14 @@ export async function pressedKey(input: ReadStream): Promise<string | null> {
   input.setEncoding('utf8').resume();
   try {
     return await new Promise((resolve) => {
-      const heard = (text: string): void => settle(text.startsWith(INTERRUPT) ? null : (text[0] ?? '').toLowerCase());
+      const onText = (text: string): void => settle(text.startsWith(INTERRUPT) ? null : (text[0] ?? '').toLowerCase());
       const ended = (): void => settle(null);
       const settle = (key: string | null): void => {
-        input.off('data', heard);
+        input.off('data', onText);
         input.off('end', ended);
         resolve(key);
       };
-      input.on('data', heard);
+      input.on('data', onText);
       input.on('end', ended);
     });
   } finally {

@@ -50,7 +50,7 @@ export class GatewayLink {
   #outSince: number | undefined;
   #lastFailure = 'no connection yet';
   /** The last reported set of workers, so that only changes are reported. */
-  #told = '';
+  #sent = '';
 
   constructor(options: GatewayLinkOptions, token: string) {
     this.#options = options;
@@ -86,8 +86,8 @@ export class GatewayLink {
     if (this.#stream === undefined) return;
     const serving = this.#options.serving();
     const text = JSON.stringify(serving);
-    if (text === this.#told) return;
-    this.#told = text;
+    if (text === this.#sent) return;
+    this.#sent = text;
     this.#frames.add({ request: 0, frame: { $case: 'serving', value: serving } }, 0);
   }
 
@@ -114,7 +114,7 @@ export class GatewayLink {
     this.#stream = stream;
     this.#openedAt = performance.now();
     this.#outSince ??= this.#openedAt;
-    this.#told = '';
+    this.#sent = '';
     this.#frames.clear();
     let failure: unknown;
     const guarded = { name: 'InvokeService.Invoke', log: this.#options.log, facts: { gateway: this.#options.address } };
@@ -122,7 +122,7 @@ export class GatewayLink {
       for (const frame of frames) {
         handleItem(
           guarded,
-          () => this.#heard(frame),
+          () => this.#onFrame(frame),
           () => this.#fault(frame.request),
         );
       }
@@ -159,7 +159,7 @@ export class GatewayLink {
     this.#calls.clear();
   }
 
-  #heard({ request, frame }: GatewayFrame): void {
+  #onFrame({ request, frame }: GatewayFrame): void {
     switch (frame?.$case) {
       case 'begin':
         this.#begin(request, frame.value);

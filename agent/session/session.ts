@@ -81,7 +81,7 @@ interface Live {
 
 export class Session {
   readonly #options: SessionOptions;
-  readonly #outbox = new BatchWriter<AgentEvent>((events) => this.#write({ events }));
+  readonly #unsent = new BatchWriter<AgentEvent>((events) => this.#write({ events }));
   readonly #backoff = new Backoff(FIRST_RETRY_MS, LAST_RETRY_MS);
   #identity: Identity | undefined;
   /** When the node was last moved to another cell, monotonic ms. */
@@ -136,7 +136,7 @@ export class Session {
     clearTimeout(this.#retry);
     const live = this.#live;
     if (live === undefined) return;
-    this.#outbox.flush();
+    this.#unsent.flush();
     clearTimeout(live.timer);
     await new Promise<void>((resolve) => {
       const force = setTimeout(() => live.stream.cancel(), 1_000);
@@ -218,7 +218,7 @@ export class Session {
     // The one event that ends every call, with or without an error.
     stream.once('status', () => this.#onClosed(live, failure));
     this.#say({ event: { $case: 'hello', value: this.#options.hello() } });
-    this.#outbox.flush();
+    this.#unsent.flush();
     this.#watch(live);
   }
 
@@ -249,7 +249,7 @@ export class Session {
   }
 
   #say(event: AgentEvent): void {
-    this.#outbox.add(event, eventBytes(event));
+    this.#unsent.add(event, eventBytes(event));
   }
 
   #watch(live: Live): void {
@@ -283,7 +283,7 @@ export class Session {
     live.client.close();
     if (this.#live !== live) return;
     this.#live = undefined;
-    this.#outbox.clear();
+    this.#unsent.clear();
     // A scheduler that sends Welcome and then disconnects must not be dialled as fast as one that restarted.
     if (live.welcomed && performance.now() - live.openedAt >= STEADY_MS) this.#backoff.reset();
     if (this.#closed) return;

@@ -24,7 +24,7 @@ export function measureTick(nodes: number, endpoints: number, perEndpoint: numbe
     ...Array.from({ length: endpoints }, (_, i) => queueInput(`g${i}`, { workersMin: 1, workersMax: 1, gpuIds: 'H200', gpuCount: 1 })),
   );
   const blockedMs = ticks(world, () => undefined);
-  const fullMs = ticks(world, () => world.image.capacity++);
+  const fullMs = ticks(world, () => world.image.capacityVersion++);
   return { settledMs, fullMs, blockedMs };
 }
 

@@ -13,15 +13,15 @@ export interface WaitReasonOptions {
 
 /** Starts; the returned function ends it. A failed reading says nothing: the wait itself fails, or goes on. */
 export function tellWaitReasons({ read, tell, everyMs = EVERY_MS }: WaitReasonOptions): () => void {
-  let told = '';
+  let shown = '';
   let isOver = false;
   let timer: NodeJS.Timeout | undefined;
   const look = async (): Promise<void> => {
     const row = await read().catch(() => undefined);
     if (isOver) return;
     const reason = row === undefined || row.jobsInQueue === 0 ? '' : reasonOf(row);
-    if (reason !== '' && reason !== told) tell(reason);
-    told = reason;
+    if (reason !== '' && reason !== shown) tell(reason);
+    shown = reason;
     timer = setTimeout(() => void look(), everyMs).unref();
   };
   timer = setTimeout(() => void look(), everyMs).unref();

@@ -16,14 +16,14 @@ export async function containersRunning(
   terminal: Terminal,
   signal: AbortSignal,
 ): Promise<void> {
-  const told = new Set<string>();
+  const shown = new Set<string>();
   terminal.step(`starting ${rows.length === 1 ? 'its container' : `${rows.length} containers`}`);
   for (;;) {
     const workers = await listWorkers(client, { endpoint: undefined, environment: undefined });
     for (const { endpoint, reason, detail } of workers) {
       const text = `${endpoint}: ${[reason, detail].filter((part) => part !== '').join(', ')}`;
-      if (detail === '' || told.has(text)) continue;
-      told.add(text);
+      if (detail === '' || shown.has(text)) continue;
+      shown.add(text);
       terminal.warn(text);
     }
     const serving = new Set(workers.filter(({ state }) => SERVING.has(state)).map(({ endpoint }) => endpoint));

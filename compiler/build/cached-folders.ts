@@ -81,7 +81,7 @@ export async function cachedFolder<Notes>(order: CacheSpec<Notes>): Promise<Cach
 
 /** Runs `work` while no other process holds the lock. */
 export async function withLock<T>(path: string, waiting: (process: number) => void, work: () => Promise<T>): Promise<T> {
-  for (let told = false; ; told = true) {
+  for (let shown = false; ; shown = true) {
     const lock = acquireLock(path);
     if ('release' in lock) {
       try {
@@ -90,7 +90,7 @@ export async function withLock<T>(path: string, waiting: (process: number) => vo
         lock.release();
       }
     }
-    if (!told) waiting(lock.heldBy);
+    if (!shown) waiting(lock.heldBy);
     await pause(LOOK_EVERY_MS);
   }
 }

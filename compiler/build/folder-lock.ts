@@ -19,7 +19,7 @@ export async function withFolder<T>(folder: string, terminal: Terminal, work: ()
   await mustBeFolder(folder);
   const inside = join(folder, TOOL_FOLDER);
   const path = join(inside, 'lock');
-  for (let told = false; ;) {
+  for (let shown = false; ;) {
     const lock = acquire(inside, path);
     if ('release' in lock) {
       try {
@@ -29,8 +29,8 @@ export async function withFolder<T>(folder: string, terminal: Terminal, work: ()
         removeIfEmpty(inside);
       }
     }
-    if (!told) terminal.step(`waiting for process ${lock.heldBy}, which is building ${folder}`);
-    told = true;
+    if (!shown) terminal.step(`waiting for process ${lock.heldBy}, which is building ${folder}`);
+    shown = true;
     await pause(LOOK_EVERY_MS);
   }
 }

@@ -9,9 +9,9 @@ import type * as Schema from './gen/schema.ts';
 import { firstOf, pageOf } from './pages.ts';
 import { present } from './message-values.ts';
 
-function isolationPatch(given: Schema.UpdateAccountArguments['isolation']): { isolation?: IsolationRulesPatch } {
-  if (given === undefined || given === null) return {};
-  const { least, runtimes, network } = given;
+function isolationPatch(inputs: Schema.UpdateAccountArguments['isolation']): { isolation?: IsolationRulesPatch } {
+  if (inputs === undefined || inputs === null) return {};
+  const { least, runtimes, network } = inputs;
   return {
     isolation: {
       least: least ?? undefined,
@@ -22,12 +22,12 @@ function isolationPatch(given: Schema.UpdateAccountArguments['isolation']): { is
   };
 }
 
-function storageQuotas(given: Pick<Schema.UpdateAccountArguments, 'buildQuotaBytes' | 'bodyQuotaBytes'>): {
+function storageQuotas(inputs: Pick<Schema.UpdateAccountArguments, 'buildQuotaBytes' | 'bodyQuotaBytes'>): {
   buildQuotaBytes?: bigint;
   bodyQuotaBytes?: bigint;
 } {
-  const builds = quotaOf('buildQuotaBytes', given.buildQuotaBytes);
-  const bodies = quotaOf('bodyQuotaBytes', given.bodyQuotaBytes);
+  const builds = quotaOf('buildQuotaBytes', inputs.buildQuotaBytes);
+  const bodies = quotaOf('bodyQuotaBytes', inputs.bodyQuotaBytes);
   return {
     ...(builds === undefined ? {} : { buildQuotaBytes: builds }),
     ...(bodies === undefined ? {} : { bodyQuotaBytes: bodies }),

@@ -92,9 +92,9 @@ export function endpointFields({ calls, call, change, contentsOf, shape, endpoin
 }
 
 function patchOf({ rateLimits, env, unsetEnv, ...settings }: Schema.EndpointSettings): EndpointPatch {
-  const given = UPDATABLE_PLAIN_NAMES.filter((name) => (settings[name] ?? null) !== null);
+  const names = UPDATABLE_PLAIN_NAMES.filter((name) => (settings[name] ?? null) !== null);
   // Compiles only if the message has every setting that may be changed.
-  const fields = given.map((name): [keyof EndpointPatch, unknown] => [fieldOf(name), checkSetting(name, name, settings[name])]);
+  const fields = names.map((name): [keyof EndpointPatch, unknown] => [fieldOf(name), checkSetting(name, name, settings[name])]);
   const limits = (rateLimits ?? []).map(({ operation, requests, concurrent }) => [operation, { requests, concurrent }] as const);
   checkSetting('rateLimits', 'rateLimits', Object.fromEntries(limits));
   return EndpointPatch.fromPartial({

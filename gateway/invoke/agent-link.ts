@@ -13,7 +13,7 @@ type FrameBody = NonNullable<GatewayFrame['frame']>;
 
 /** A request that is with an agent. */
 export interface LinkedRequest {
-  heard(frame: Said): void;
+  onFrame(frame: Said): void;
   /** A frame of the request failed because of an error in the gateway. */
   broken(error: unknown): void;
   /** The stream ended; the outcome of the request is unknown. */
@@ -57,14 +57,14 @@ export class AgentLink {
     if (!this.#closed) this.#frames.add({ request: number, frame }, bytes);
   }
 
-  heard(frames: readonly AgentFrame[]): void {
+  onFrames(frames: readonly AgentFrame[]): void {
     for (const { request, frame } of frames) {
       // Unknown numbers belong to requests that have ended on this side.
       const open = this.#requests.get(request);
       if (frame === undefined || open === undefined) continue;
       handleItem(
         this.#stream,
-        () => open.heard(frame),
+        () => open.onFrame(frame),
         (error) => open.broken(error),
       );
     }

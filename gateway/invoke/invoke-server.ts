@@ -108,7 +108,7 @@ export class InvokeServer {
       onMessage: ({ frames }) => {
         if (!this.#links.has(link)) return;
         for (const { frame } of frames) if (frame?.$case === 'serving') this.#options.announcements.announce(link, frame.value.workers);
-        link.heard(frames);
+        link.onFrames(frames);
       },
       onClosed: () => {
         if (!this.#links.delete(link)) return;

@@ -53,7 +53,7 @@ export class LoadReport {
   readonly #options: LoadReportOptions;
   readonly #changed = new Set<string>();
   /** Endpoints whose level was reported to the scheduler. */
-  readonly #told = new Set<string>();
+  readonly #reported = new Set<string>();
   #address = '';
   #httpUrl = '';
   #call: ClientDuplexStream<GatewayReport, GatewayNotice> | null = null;
@@ -102,7 +102,7 @@ export class LoadReport {
     const { client, metadata } = this.#options;
     const call = client.session(metadata);
     this.#call = call;
-    this.#told.clear();
+    this.#reported.clear();
     call.on('metadata', () => {
       this.#attempt = 0;
       this.#lastFailure = '';
@@ -151,8 +151,8 @@ export class LoadReport {
     const levels: EndpointLevel[] = [];
     for (const endpointId of this.#changed) {
       const level = this.#options.level(endpointId);
-      if (level.held + level.inFlight > 0) this.#told.add(endpointId);
-      else if (!this.#told.delete(endpointId)) continue;
+      if (level.held + level.inFlight > 0) this.#reported.add(endpointId);
+      else if (!this.#reported.delete(endpointId)) continue;
       levels.push({ endpointId, ...level });
     }
     this.#changed.clear();

@@ -88,7 +88,7 @@ export class JobChannel {
   #openedAt = 0;
   #attempt = 0;
   #reopen: NodeJS.Timeout | null = null;
-  #outbox: JobRequest[] = [];
+  #unsent: JobRequest[] = [];
   #flushing = false;
   #blocked = false;
   #nextId = 1;
@@ -220,9 +220,9 @@ export class JobChannel {
   }
 
   #send(request: JobRequest): void {
-    // Without a stream, the map of pending requests is the outbox.
+    // Without a stream, the map of pending requests holds what is unsent.
     if (this.#call === null) return;
-    this.#outbox.push(request);
+    this.#unsent.push(request);
     if (this.#flushing || this.#blocked) return;
     this.#flushing = true;
     setImmediate(() => {
@@ -234,9 +234,9 @@ export class JobChannel {
   #flush(): void {
     const call = this.#call;
     if (call === null) return;
-    while (this.#outbox.length > 0 && !this.#blocked) {
-      const { message, rest } = nextMessage(this.#outbox);
-      this.#outbox = rest;
+    while (this.#unsent.length > 0 && !this.#blocked) {
+      const { message, rest } = nextMessage(this.#unsent);
+      this.#unsent = rest;
       this.#blocked = !call.write(message);
     }
   }
@@ -260,7 +260,7 @@ export class JobChannel {
       if (this.#call !== call) return;
       this.#blocked = false;
       // A request that was abandoned while the stream was full is not sent.
-      this.#outbox = this.#outbox.filter(({ requestId, operation }) => operation?.$case === 'abandon' || this.#pending.has(requestId));
+      this.#unsent = this.#unsent.filter(({ requestId, operation }) => operation?.$case === 'abandon' || this.#pending.has(requestId));
       this.#flush();
     });
     call.on('error', (error: Error) => {
@@ -270,14 +270,14 @@ export class JobChannel {
       this.#broken(call, null);
     });
     const now = this.#options.now();
-    this.#outbox = [];
+    this.#unsent = [];
     for (const entry of this.#pending.values()) {
       const { request, operation, since, waitMs } = entry;
       operation.value.waitMs = Math.max(0, Math.round(waitMs - (now - since)));
       request.resent = entry.sent;
       if (operation.$case === 'stream') this.#cursors.place(operation.value);
       entry.sent = true;
-      this.#outbox.push(request);
+      this.#unsent.push(request);
     }
     this.#flush();
   }
@@ -286,7 +286,7 @@ export class JobChannel {
     if (this.#call !== call) return;
     const now = this.#options.now();
     this.#call = null;
-    this.#outbox = [];
+    this.#unsent = [];
     this.#brokenAt ??= now;
     if (error === null) call.end();
     const reason = error === null ? ENDED_BY_SCHEDULER : fromServiceError(error).message;

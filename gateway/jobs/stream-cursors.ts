@@ -48,11 +48,11 @@ export class StreamCursors {
   }
 
   /**
-   * Handles a part of the job's stream. `told`: the read carried its reader's position; false for one that was sent
+   * Handles a part of the job's stream. `sent`: the read named its reader's position; false for one that was sent
    * before a read was abandoned.
    */
-  note(jobId: string, part: StreamPart, told = true): void {
-    if (!told && this.#givenUp.has(jobId)) return;
+  note(jobId: string, part: StreamPart, sent = true): void {
+    if (!sent && this.#givenUp.has(jobId)) return;
     this.#givenUp.delete(jobId);
     const cursor = cursorAfter(part);
     if (cursor === undefined) return;
@@ -67,8 +67,8 @@ export class StreamCursors {
    */
   lost(jobId: string, part: StreamPart, before: StreamCursor | undefined): void {
     const now = this.#cursors.get(jobId);
-    const told = cursorAfter(part);
-    if (now === undefined || now.token !== told?.token || now.nextIndex !== told.nextIndex) return;
+    const sent = cursorAfter(part);
+    if (now === undefined || now.token !== sent?.token || now.nextIndex !== sent.nextIndex) return;
     if (before === undefined) this.#cursors.delete(jobId);
     else this.#cursors.set(jobId, before);
     this.giveUp(jobId);

@@ -164,7 +164,7 @@ export class Exchange implements WaitingRequest<AgentLink>, LinkedRequest {
     else this.#fail(new CapstanError(code, `${message}; last attempt: ${this.#refusal}`, { retryAfterMs }));
   }
 
-  heard(frame: NonNullable<AgentFrame['frame']>): void {
+  onFrame(frame: NonNullable<AgentFrame['frame']>): void {
     switch (frame.$case) {
       case 'head':
         this.#accepted();

@@ -246,8 +246,8 @@ export class Lookup {
 
   async #lookUp<T>(name: string, from: From, question: (cell: LookupCell) => Promise<T>): Promise<T | undefined> {
     if (this.#absent.has(name)) return undefined;
-    const asked = this.#asking.get(name) as Promise<T | undefined> | undefined;
-    if (asked !== undefined) return asked;
+    const pending = this.#asking.get(name) as Promise<T | undefined> | undefined;
+    if (pending !== undefined) return pending;
     if (!this.#budget.take(from.kind, from.caller, this.#now()))
       throw new CapstanError('UNAVAILABLE', 'too many unknown keys and endpoints are being looked up', { retryAfterMs: 1000 });
     const answer = this.#once(name, this.#cells(), question);

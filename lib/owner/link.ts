@@ -28,5 +28,5 @@ export function noteHeard(link: Link, finder: OwnerFinder): void {
   link.heardAt = performance.now();
   if (link.askedAt === undefined) return;
   link.askedAt = undefined;
-  finder.heard(link.candidate);
+  finder.noteMessage(link.candidate);
 }

@@ -183,7 +183,7 @@ export class OwnerFinder {
   }
 
   /** This scheduler sent something. */
-  heard(candidate: Candidate): void {
+  noteMessage(candidate: Candidate): void {
     if (this.#mode !== 'doubting' || !this.#isFollowed(candidate)) return;
     this.#mode = 'following';
     this.#endProbes();

@@ -3,7 +3,7 @@ import type { CapstanError } from '../../lib/errors.ts';
 import type { Op } from './ports/store.ts';
 
 import { auditRow, type AuditEntry } from './audit.ts';
-import type { Answer, BodyReservation, Effect, StepResult, Write, WriteSubject } from './effects.ts';
+import type { CommandResult, BodyReservation, Effect, StepResult, Write, WriteSubject } from './effects.ts';
 import type { Cause } from './events.ts';
 import type { State } from './state.ts';
 import type { Now } from './now.ts';
@@ -41,9 +41,9 @@ export class StepContext {
   }
 
   /** Adds the reply to a unary call. With `write`, the reply is dropped if that operation is refused. */
-  reply(call: number, result: Answer | CapstanError, write: Write | null = null): void {
+  reply(call: number, result: CommandResult | CapstanError, write: Write | null = null): void {
     if (this.#audit !== null && !(result instanceof Error)) this.#writeAudit(this.#audit);
-    this.#result.emit({ kind: 'answer', call, result }, write);
+    this.#result.emit({ kind: 'command-result', call, result }, write);
   }
 
   #writeAudit(entry: AuditEntry): void {

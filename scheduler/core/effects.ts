@@ -13,7 +13,7 @@ export type Effect =
   /** Reply to a gateway's request, which is then no longer open. */
   | { readonly kind: 'reply'; readonly channel: number; readonly reply: JobReply; readonly usage: Usage | null }
   /** Reply to a unary call. */
-  | { readonly kind: 'answer'; readonly call: number; readonly result: Answer | CapstanError }
+  | { readonly kind: 'command-result'; readonly call: number; readonly result: CommandResult | CapstanError }
   /** Send to a node's session; no effect if the session has ended. */
   | { readonly kind: 'send'; readonly node: string; readonly session: number; readonly event: SchedulerEvent }
   /** Send the node its current desired workers. */
@@ -88,7 +88,7 @@ export type Effect =
     };
 
 /** Results of commands. */
-export type Answer =
+export type CommandResult =
   | {
       readonly kind: 'job';
       readonly id: string;

@@ -139,7 +139,7 @@ export interface State {
   readingDue: boolean;
   readonly deliveries: WebhookDispatcherState;
   /** Incremented whenever a worker may find a place that it did not find before. */
-  capacity: number;
+  capacityVersion: number;
   /** A check of the endpoints without a place is due, because there may be room. */
   unplacedRetryDue: boolean;
   readonly refusals: Refusals;
@@ -206,7 +206,7 @@ export function newState(settings: Settings, random: RandomState): State {
       readAt: 0,
       warnings: new Map(),
     },
-    capacity: 0,
+    capacityVersion: 0,
     unplacedRetryDue: false,
     refusals: newRefusals(),
     recovering: true,

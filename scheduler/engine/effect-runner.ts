@@ -5,7 +5,7 @@
  */
 import { assertNever, type CapstanError } from '../../lib/errors.ts';
 import { inlineBytes, MAX_INLINE_BYTES, type Payload } from '../../lib/payload.ts';
-import type { Answer, Effect, Write } from '../core/effects.ts';
+import type { CommandResult, Effect, Write } from '../core/effects.ts';
 import type { CoreEvent } from '../core/events.ts';
 import type { State } from '../core/state.ts';
 import { isDamaged } from '../core/ports/stored-payload.ts';
@@ -27,7 +27,7 @@ export interface EffectRunnerOptions {
   /** Runs it under a confirmed term, now or later; see {@link CommitLoop.whenConfirmed}. */
   readonly whenConfirmed: (run: () => void) => void;
   /** Ends a unary call. */
-  readonly answer: (call: number, result: Answer | CapstanError) => void;
+  readonly answer: (call: number, result: CommandResult | CapstanError) => void;
   readonly log: (line: Extract<Effect, { kind: 'log' }>) => void;
   /** A read failed. */
   readonly failed: (error: unknown) => void;
@@ -73,7 +73,7 @@ export class EffectRunner {
     switch (effect.kind) {
       case 'reply':
         return ports.reply(effect.channel, effect.reply);
-      case 'answer':
+      case 'command-result':
         return this.#options.answer(effect.call, effect.result);
       case 'send':
         return ports.send(effect.node, effect.session, effect.event);

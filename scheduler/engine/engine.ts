@@ -12,7 +12,7 @@
 import { CapstanError, type ErrorCode } from '../../lib/errors.ts';
 import { InvariantViolation } from '../../lib/invariant.ts';
 import { messageOf, toError } from '../../lib/to-error.ts';
-import { StepResult, type Answer, type Write } from '../core/effects.ts';
+import { StepResult, type CommandResult, type Write } from '../core/effects.ts';
 import type { AuditEntry } from '../core/audit.ts';
 import type { Command, CoreEvent } from '../core/events.ts';
 import type { State } from '../core/state.ts';
@@ -99,7 +99,7 @@ export class Engine {
   readonly #options: EngineOptions;
   readonly #ports: Ports;
   readonly #inputs: PayloadCache;
-  readonly #calls = new Map<number, (result: Answer | Error) => void>();
+  readonly #calls = new Map<number, (result: CommandResult | Error) => void>();
   #life: OwnedTerm | null = null;
   /** Told if the present life fails before its first batch is confirmed. */
   #unconfirmed: ((error: unknown) => void) | null = null;
@@ -227,9 +227,9 @@ export class Engine {
   }
 
   /** Runs a command of the control plane; resolves after its commit. `audit` is written with what it changes. */
-  command(command: Command, audit: AuditEntry | null = null): Promise<Answer> {
+  command(command: Command, audit: AuditEntry | null = null): Promise<CommandResult> {
     return new Promise((resolve, reject) => {
-      const done = (result: Answer | Error): void => {
+      const done = (result: CommandResult | Error): void => {
         if (result instanceof Error) reject(result);
         else resolve(result);
       };
@@ -238,7 +238,7 @@ export class Engine {
   }
 
   /** {@link Engine.command} with a callback. */
-  call(command: Command, done: (result: Answer | Error) => void, audit: AuditEntry | null = null): void {
+  call(command: Command, done: (result: CommandResult | Error) => void, audit: AuditEntry | null = null): void {
     if (this.#life === null || this.#closed) {
       done(takingOver());
       return;
@@ -373,7 +373,7 @@ export class Engine {
     this.#ports.closeAll(reason);
   }
 
-  #answer(call: number, result: Answer | CapstanError): void {
+  #answer(call: number, result: CommandResult | CapstanError): void {
     const done = this.#calls.get(call);
     this.#calls.delete(call);
     done?.(result);

@@ -87,8 +87,8 @@ export function auditHandlers({ engine, auth, log }: ControlDeps): Pick<ControlS
       const account = wanted === '' ? own : wanted;
       const size = limit === 0 ? DEFAULT_PAGE : Math.min(limit, MAX_PAGE);
       // The id of another account's entry would begin there.
-      const given = beforeId.startsWith(`${account}/`) ? beforeId : '';
-      return page(account, earlierOf(given, filter.untilMs === 0n ? '' : auditIdAt(account, Number(filter.untilMs))), size, filter);
+      const cursor = beforeId.startsWith(`${account}/`) ? beforeId : '';
+      return page(account, earlierOf(cursor, filter.untilMs === 0n ? '' : auditIdAt(account, Number(filter.untilMs))), size, filter);
     }),
   };
 }

@@ -119,9 +119,9 @@ export function checkEndpoint(spec: EndpointSpec, around: ValidationContext, new
 /** Validates each setting by itself. An absent one gets its default. */
 function settingsOf(spec: EndpointSpec): SettingValues {
   const values: Readonly<Record<string, unknown>> = valuesOf(spec);
-  const given = PLAIN_NAMES.filter((name) => !isAbsent(name, values[name]));
-  for (const name of given) mustFollowRule(spec.name, name, values[name]);
-  return { ...DEFAULT_VALUES, ...Object.fromEntries(given.map((name) => [name, values[name]])) };
+  const names = PLAIN_NAMES.filter((name) => !isAbsent(name, values[name]));
+  for (const name of names) mustFollowRule(spec.name, name, values[name]);
+  return { ...DEFAULT_VALUES, ...Object.fromEntries(names.map((name) => [name, values[name]])) };
 }
 
 function mustFollowRule(endpoint: string, name: SettingName, value: unknown): void {

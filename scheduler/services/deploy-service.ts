@@ -19,7 +19,7 @@ import {
 import { checkDigest } from '../blobs/ids.ts';
 import { buildNotFound, ownedBuild } from '../core/control/builds.ts';
 import { withBuild } from '../core/control/deployments.ts';
-import type { Answer } from '../core/effects.ts';
+import type { CommandResult } from '../core/effects.ts';
 import { type State, liveEndpoints } from '../core/state.ts';
 import { type DeploymentRow, environmentKey, type EnvironmentRow } from '../core/state/control-rows.ts';
 import type { EndpointRecord } from '../core/state/endpoints.ts';
@@ -80,7 +80,7 @@ export function deployHandlers(deps: ControlDeps): DeployHandlers {
     }
   }
 
-  function deployed(answer: Answer): DeployResponse {
+  function deployed(answer: CommandResult): DeployResponse {
     if (answer.kind !== 'deployed') throw new CapstanError('INTERNAL', 'unexpected reply type');
     const { state: image } = engine;
     const endpoints = answer.endpoints.flatMap(({ id, created }) => {
@@ -91,9 +91,9 @@ export function deployHandlers(deps: ControlDeps): DeployHandlers {
   }
 
   return {
-    deploy: call('Deploy', async ({ environment: given, buildDigest, endpoints: specs, source }, metadata) => {
+    deploy: call('Deploy', async ({ environment: requested, buildDigest, endpoints: specs, source }, metadata) => {
       const account = auth.account(metadata);
-      const environment = orDefault(given);
+      const environment = orDefault(requested);
       const checked = checkEndpoints(specs, around(account, environment));
       if (source !== undefined) checkSource(source);
       const built = checked.find(({ functions }) => functions.length > 0);
@@ -151,10 +151,10 @@ export function deployHandlers(deps: ControlDeps): DeployHandlers {
       const { stage, ...progress } = startProgress(engine.state, endpoint, clock.now());
       return { ...progress, phase: stage, releaseId: endpoint.config.release };
     }),
-    undeploy: call('Undeploy', async ({ environment: given, endpoints: wanted, stopJobs, all }, metadata) => {
+    undeploy: call('Undeploy', async ({ environment: requested, endpoints: wanted, stopJobs, all }, metadata) => {
       const account = auth.account(metadata);
-      checkUndeploy(given, wanted, all);
-      const environment = orDefault(given);
+      checkUndeploy(requested, wanted, all);
+      const environment = orDefault(requested);
       mustBeEnvironment(engine.state, account, environment);
       const found =
         wanted.length > 0
@@ -170,9 +170,9 @@ export function deployHandlers(deps: ControlDeps): DeployHandlers {
         await engine.command({ kind: 'undeploy', account, endpoints: endpoints.map(({ id }) => id), stopJobs }, audit);
       return { endpoints };
     }),
-    rollback: call('Rollback', async ({ environment: given, endpoint: wanted, build: digest }, metadata) => {
+    rollback: call('Rollback', async ({ environment: requested, endpoint: wanted, build: digest }, metadata) => {
       const account = auth.account(metadata);
-      const environment = orDefault(given);
+      const environment = orDefault(requested);
       const { state: image } = engine;
       mustBeEnvironment(image, account, environment);
       const endpoint = wanted === '' ? null : endpointNamed(image, account, environment, wanted).config.id;
@@ -217,9 +217,9 @@ export function deployHandlers(deps: ControlDeps): DeployHandlers {
       const builds = rows.flatMap(({ name }) => buildInfos(image, account, name, only));
       return { builds: only === null ? builds : withSettings(builds, image, only, cipher) };
     }),
-    listDeployments: call('ListDeployments', ({ environment: given, limit }, metadata) => {
+    listDeployments: call('ListDeployments', ({ environment: requested, limit }, metadata) => {
       const { account } = auth.wholeReader(metadata);
-      const history = historyOf(engine.state, account, orDefault(given)).toReversed();
+      const history = historyOf(engine.state, account, orDefault(requested)).toReversed();
       return { deployments: history.slice(0, limit === 0 ? 100 : Math.min(limit, 1_000)).map(deploymentInfo) };
     }),
   };
@@ -256,15 +256,15 @@ function mustBeEnvironment(state: State, account: string, name: string): Environ
 }
 
 /** Returns the one kept build whose digest has this prefix. */
-function wholeDigest(history: readonly DeploymentRow[], given: string): string {
-  if (!new RegExp(`^[0-9a-f]{${SHORTEST_DIGEST},64}$`).test(given))
+function wholeDigest(history: readonly DeploymentRow[], prefix: string): string {
+  if (!new RegExp(`^[0-9a-f]{${SHORTEST_DIGEST},64}$`).test(prefix))
     throw new CapstanError('INVALID_ARGUMENT', `build: must be ${SHORTEST_DIGEST} to 64 lower-case hex digits`, { field: 'build' });
   const all = new Set(history.flatMap(({ endpoints }) => endpoints.map(({ build }) => build)));
-  const [digest, ...others] = [...all].filter((each) => each.startsWith(given));
+  const [digest, ...others] = [...all].filter((each) => each.startsWith(prefix));
   if (digest === undefined)
-    throw new CapstanError('NOT_FOUND', `build: no kept build has a digest that begins with ${given}`, { field: 'build' });
+    throw new CapstanError('NOT_FOUND', `build: no kept build has a digest that begins with ${prefix}`, { field: 'build' });
   if (others.length > 0)
-    throw new CapstanError('INVALID_ARGUMENT', `build: several builds have a digest that begins with ${given}; use more digits`, {
+    throw new CapstanError('INVALID_ARGUMENT', `build: several builds have a digest that begins with ${prefix}; use more digits`, {
       field: 'build',
     });
   return digest;
@@ -273,10 +273,10 @@ function wholeDigest(history: readonly DeploymentRow[], given: string): string {
 function patched(spec: EndpointSpec, patch: EndpointPatch | undefined): EndpointSpec {
   if (patch === undefined) return spec;
   const { rateLimits, env, unsetEnv, ...settings } = patch;
-  const given = Object.fromEntries(Object.entries(settings).filter(([, value]) => value !== undefined));
+  const present = Object.fromEntries(Object.entries(settings).filter(([, value]) => value !== undefined));
   const removed = new Set(unsetEnv);
   const kept = Object.entries(spec.env).filter(([name]) => !removed.has(name));
-  return { ...spec, ...given, rateLimits: { ...spec.rateLimits, ...rateLimits }, env: { ...Object.fromEntries(kept), ...env } };
+  return { ...spec, ...present, rateLimits: { ...spec.rateLimits, ...rateLimits }, env: { ...Object.fromEntries(kept), ...env } };
 }
 
 function environmentInfo(state: State, row: EnvironmentRow): EnvironmentInfo {

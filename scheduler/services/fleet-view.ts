@@ -47,11 +47,11 @@ function allocated({ usage }: NodeRecord): Pick<NodeInfo, 'cpuMillisAllocated' |
 export function allocatable({ settings }: State, { facts }: NodeRecord): Pick<NodeInfo, 'cpuMillisAllocatable' | 'memoryBytesAllocatable'> {
   const all = facts === null ? null : capacityOf(facts, settings);
   // An agent may report amounts that no message can carry. Such a node must not hide the others from operators.
-  const told = (amount: number | undefined, most: number): number =>
+  const bounded = (amount: number | undefined, most: number): number =>
     amount === undefined || !Number.isFinite(amount) ? 0 : Math.min(most, Math.round(amount));
   return {
-    cpuMillisAllocatable: told(all?.cpuMillis, MAX_UINT32),
-    memoryBytesAllocatable: BigInt(told(all?.memoryBytes, Number.MAX_SAFE_INTEGER)),
+    cpuMillisAllocatable: bounded(all?.cpuMillis, MAX_UINT32),
+    memoryBytesAllocatable: BigInt(bounded(all?.memoryBytes, Number.MAX_SAFE_INTEGER)),
   };
 }
 
@@ -120,10 +120,10 @@ function tokenInfo(hash: string, { name, createdAt, expiresAt, maxUses, uses }: 
  * Agents report a worker when it starts, fails or ends, and jobs one by one; only the scheduler's state shows whether
  * it runs a job.
  */
-function stateNow(told: WorkerState, worker: WorkerRecord, { kind }: EndpointConfig): WorkerState {
-  if (told !== WorkerState.IDLE && told !== WorkerState.RUNNING) return told;
+function stateNow(reported: WorkerState, worker: WorkerRecord, { kind }: EndpointConfig): WorkerState {
+  if (reported !== WorkerState.IDLE && reported !== WorkerState.RUNNING) return reported;
   if (worker.attempts.size > 0) return WorkerState.RUNNING;
-  return kind === 'LOAD_BALANCED' ? told : WorkerState.IDLE;
+  return kind === 'LOAD_BALANCED' ? reported : WorkerState.IDLE;
 }
 
 function workerInfo(worker: WorkerRecord, config: EndpointConfig): WorkerInfo {

@@ -51,7 +51,7 @@ interface OpenGateway {
   /** Base URL of its HTTP API as workers reach it; empty when unknown. */
   httpUrl: string;
   /** What it was told last; empty before the first notice. */
-  told: string;
+  sent: string;
 }
 
 /** The open sessions of gateways. */
@@ -113,7 +113,7 @@ export class GatewaySessions {
       return;
     }
     const gateway = this.#next++;
-    const open: OpenGateway = { call, address: '', httpUrl: '', told: '' };
+    const open: OpenGateway = { call, address: '', httpUrl: '', sent: '' };
     this.#open.set(gateway, open);
     this.#tell();
     readServerStream<GatewayReport>(
@@ -161,9 +161,9 @@ export class GatewaySessions {
     for (const gateway of this.#open.values()) {
       const unreachedBy = this.#unreachedBy(state, gateway);
       // The reason may be another one each time.
-      const told = `${shared} ${unreachedBy.map(({ nodeId }) => nodeId).join()}`;
-      if (told === gateway.told) continue;
-      gateway.told = told;
+      const sent = `${shared} ${unreachedBy.map(({ nodeId }) => nodeId).join()}`;
+      if (sent === gateway.sent) continue;
+      gateway.sent = sent;
       gateway.call.write({ removedNodes, unreachedBy, unservable });
     }
   }

@@ -4,7 +4,7 @@ import { endpointNotFound } from '../../lib/job-errors.ts';
 import { jobMessage } from '../../lib/job-message.ts';
 import { JobState } from '../../proto/gen/capstan/v1/common.ts';
 import type { EndpointHealth, Job, ListJobsRequest, ListJobsResponse } from '../../proto/gen/capstan/v1/jobs.ts';
-import type { Answer } from '../core/effects.ts';
+import type { CommandResult } from '../core/effects.ts';
 import type { CountedCall } from '../core/events.ts';
 import { view } from '../core/jobs/job-lookup.ts';
 import { storedState, viewOfRow } from '../core/jobs/views.ts';
@@ -108,7 +108,7 @@ function health(state: State, id: string): EndpointHealth {
   };
 }
 
-function toJob(endpointId: string, answer: Answer): Job {
+function toJob(endpointId: string, answer: CommandResult): Job {
   if (answer.kind !== 'job') throw new CapstanError('INTERNAL', 'unexpected reply type');
   const { id, delayMs, executionMs } = answer;
   return jobMessage({ id, endpointId, state: JobState[answer.state], delayMs, executionMs });

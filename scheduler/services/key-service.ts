@@ -169,10 +169,10 @@ export function keyHandlers({ engine, auth, log, clock, uploads, cells }: Contro
       const existing = [...ids].filter((id) => accountExists(state, id)).map((id) => ({ id }));
       return { accounts: pageOf(existing, request).map(({ id }) => info(id)) };
     }),
-    updateAccount: call('UpdateAccount', async ({ id, isolation, ...given }, metadata) => {
+    updateAccount: call('UpdateAccount', async ({ id, isolation, ...inputs }, metadata) => {
       auth.operator(metadata);
       const changed = auth.auditor(log, metadata, 'UpdateAccount');
-      const wanted = quotasOf(given);
+      const wanted = quotasOf(inputs);
       const rules = rulesOf(isolation, accountRow(engine.state, id));
       const isReset = isolation === undefined && Object.keys(wanted).length === 0;
       const quotas = isReset ? { workerQuota: null, buildQuota: null, bodyQuota: null } : wanted;

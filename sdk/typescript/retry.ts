@@ -25,6 +25,6 @@ export function pauseBefore(policy: RetryPolicy, attempt: number, retryAfter: st
   const full = Math.min(policy.longestPauseMs, policy.firstPauseMs * 2 ** Math.min(attempt, 20));
   // Jitter over the upper half: callers that were rejected together do not retry together.
   const pause = full / 2 + (full / 2) * random;
-  const asked = retryAfter === null || retryAfter.trim() === '' ? Number.NaN : Number(retryAfter) * 1000;
-  return Number.isFinite(asked) && asked >= 0 ? Math.max(pause, asked) : pause;
+  const requested = retryAfter === null || retryAfter.trim() === '' ? Number.NaN : Number(retryAfter) * 1000;
+  return Number.isFinite(requested) && requested >= 0 ? Math.max(pause, requested) : pause;
 }

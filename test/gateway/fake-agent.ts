@@ -54,7 +54,7 @@ export class FakeAgent {
       this.#stream.once('end', () => resolve(undefined));
     });
     this.#stream.on('data', ({ frames }: InvokeFromGateway) => {
-      for (const each of frames) this.#heard(each);
+      for (const each of frames) this.#received(each);
     });
     t.teardown(() => client.close());
   }
@@ -89,7 +89,7 @@ export class FakeAgent {
     this.#stream.cancel();
   }
 
-  #heard(each: GatewayFrame): void {
+  #received(each: GatewayFrame): void {
     const { request, frame } = each;
     if (frame?.$case !== 'begin') {
       this.frames.push(each);

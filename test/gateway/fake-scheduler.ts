@@ -308,13 +308,13 @@ export class FakeScheduler {
         }
         this.#open.add(call);
         this.events.emit('stream', stream);
-        let outbox: JobReply[] = [];
+        let replies: JobReply[] = [];
         const reply = (requestId: number, result: NonNullable<JobReply['result']>): void => {
-          outbox.push({ requestId, result });
-          if (outbox.length > 1) return;
+          replies.push({ requestId, result });
+          if (replies.length > 1) return;
           setImmediate(() => {
-            call.write({ replies: outbox });
-            outbox = [];
+            call.write({ replies });
+            replies = [];
           });
         };
         call.on('data', (message: JobRequests) => {

@@ -13,7 +13,7 @@ import {
   type AttemptRef,
   type SchedulerEvent,
 } from '../../proto/gen/capstan/v1/nodes.ts';
-import type { Answer, Effect } from '../../scheduler/core/effects.ts';
+import type { CommandResult, Effect } from '../../scheduler/core/effects.ts';
 import type { Command, CoreEvent, Counting, PolicyInput, Ref } from '../../scheduler/core/events.ts';
 import type { LimitedOperation } from '../../scheduler/core/state/rate-limits.ts';
 import type { Cursor } from '../../scheduler/core/state/jobs.ts';
@@ -161,7 +161,7 @@ export class QueueWorld {
     throw new Error('an answer to another question');
   }
 
-  change(command: 'cancel' | 'retry', job: string): Answer | Error {
+  change(command: 'cancel' | 'retry', job: string): CommandResult | Error {
     return this.#command({ kind: command, endpoint: this.endpoint, job });
   }
 
@@ -172,7 +172,7 @@ export class QueueWorld {
   }
 
   /** Starts a unary call that counts; it is open until {@link QueueWorld.endCall}. */
-  beginCall(operation: LimitedOperation, ticket: number): Answer | Error {
+  beginCall(operation: LimitedOperation, ticket: number): CommandResult | Error {
     return this.#command({ kind: 'count-listing', endpoint: this.endpoint, counted: { operation, ticket } });
   }
 
@@ -260,8 +260,8 @@ export class QueueWorld {
     return engine;
   }
 
-  #command(command: Command): Answer | Error {
-    let answer: Answer | Error | undefined;
+  #command(command: Command): CommandResult | Error {
+    let answer: CommandResult | Error | undefined;
     this.#engine.call(command, (result) => {
       answer = result;
     });

@@ -2,7 +2,7 @@
  * The schedulers of a simulated world: one with a store of its own, or several on one shared database, of which one owns
  * the queue. Clients find the owner and follow it.
  */
-import type { Answer } from '../../scheduler/core/effects.ts';
+import type { CommandResult } from '../../scheduler/core/effects.ts';
 import type { Command } from '../../scheduler/core/events.ts';
 import type { State } from '../../scheduler/core/state.ts';
 import type { SqliteEngine } from '../../scheduler/store/sqlite/engine.ts';
@@ -110,7 +110,7 @@ export class Cluster {
     });
   }
 
-  command(command: Command, then: (result: Answer | Error) => void): void {
+  command(command: Command, then: (result: CommandResult | Error) => void): void {
     const owner = this.#admin.search();
     if (owner === null) then(new Error('down'));
     else owner.command(command, then);

@@ -6,7 +6,7 @@
 import { isDeepStrictEqual } from 'node:util';
 
 import { SECRET_OVERLAP_MS } from '../../scheduler/core/control/control.ts';
-import type { Answer } from '../../scheduler/core/effects.ts';
+import type { CommandResult } from '../../scheduler/core/effects.ts';
 import type { Command } from '../../scheduler/core/events.ts';
 import type { AccountRow, DeployedInput, DeploymentRow } from '../../scheduler/core/state/control-rows.ts';
 import type { EndpointConfig } from '../../scheduler/core/state/endpoints.ts';
@@ -38,7 +38,7 @@ export class ControlRules {
   }
 
   /** Takes a command that is about to be handled; gives what is to be told its result. */
-  asked(command: Command): (result: Answer | Error) => void {
+  asked(command: Command): (result: CommandResult | Error) => void {
     switch (command.kind) {
       case 'undeploy':
         return (result) => {

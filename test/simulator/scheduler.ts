@@ -6,7 +6,7 @@
 import { CapstanError } from '../../lib/errors.ts';
 import type { JobReply } from '../../proto/gen/capstan/v1/jobs.ts';
 import type { SchedulerEvent } from '../../proto/gen/capstan/v1/nodes.ts';
-import type { Answer } from '../../scheduler/core/effects.ts';
+import type { CommandResult } from '../../scheduler/core/effects.ts';
 import type { Payload } from '../../lib/payload.ts';
 import type { Command, CoreEvent } from '../../scheduler/core/events.ts';
 import type { State } from '../../scheduler/core/state.ts';
@@ -279,7 +279,7 @@ export class SimScheduler {
     this.#inProcess(() => this.#engine?.handle(event));
   }
 
-  command(command: Command, then: (result: Answer | Error) => void): void {
+  command(command: Command, then: (result: CommandResult | Error) => void): void {
     if (this.#engine === null) {
       then(new Error('down'));
       return;

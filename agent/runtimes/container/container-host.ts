@@ -212,7 +212,7 @@ export class ContainerHost implements Host {
 
   #isThere(): void {
     this.isUp = true;
-    this.#container?.heard();
+    this.#container?.noteReport();
     this.#up.resolve(true);
   }
 

@@ -188,9 +188,9 @@ export async function checkContainerRuntime(engine: ContainerEngine, runtime: st
  * address.
  */
 function gatewayOf(subnets: readonly Subnet[]): string | undefined {
-  const told = subnets.map(({ Gateway }) => Gateway).find((address) => address !== undefined && address !== '');
+  const gateway = subnets.map(({ Gateway }) => Gateway).find((address) => address !== undefined && address !== '');
   const subnet = subnets.map(({ Subnet }) => Subnet).find((range) => range !== undefined && ipaddr.IPv4.isValidCIDR(range));
-  if (told !== undefined || subnet === undefined) return told;
+  if (gateway !== undefined || subnet === undefined) return gateway;
   const [a = 0, b = 0, c = 0, d = 0] = ipaddr.IPv4.networkAddressFromCIDR(subnet).octets;
   return [a, b, c, d + 1].join('.');
 }

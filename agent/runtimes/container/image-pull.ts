@@ -62,13 +62,13 @@ export class ImagePulls {
     const client = await this.#engine.client();
     const progress = new PullProgress();
     let problem: string | undefined;
-    let told = '';
+    let sent = '';
     const lines = new LineSplitter((line) => {
       problem = progress.take(line) ?? problem;
       // At most a hundred reports for a known total: progress is in whole percents.
-      if (progress.text === told) return;
-      told = progress.text;
-      onProgress(told);
+      if (progress.text === sent) return;
+      sent = progress.text;
+      onProgress(sent);
     });
     try {
       const stream = await client.pull(imageReference(image), {

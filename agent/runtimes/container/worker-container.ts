@@ -75,7 +75,7 @@ export class WorkerContainer {
   #startError: string | undefined;
   #container: Docker.Container | undefined;
   #isRunning = false;
-  #isHeard = false;
+  #hasReported = false;
   #lastWords = '';
   /** Resolves when the container is gone or was abandoned. */
   readonly gone: Promise<void>;
@@ -88,8 +88,8 @@ export class WorkerContainer {
   }
 
   /** Its program has reported: an exit is now its own, and no other program is tried. */
-  heard(): void {
-    this.#isHeard = true;
+  noteReport(): void {
+    this.#hasReported = true;
   }
 
   /** It printed a line. */
@@ -187,7 +187,7 @@ export class WorkerContainer {
   }
 
   #triesNext({ exitCode, engineError }: Exit, index: number, count: number): boolean {
-    if (this.#isHeard || index === count - 1) return false;
+    if (this.#hasReported || index === count - 1) return false;
     return exitCode === 126 || exitCode === 127 || NO_PROGRAM.test(engineError) || NO_PROGRAM.test(this.#lastWords);
   }
 
@@ -238,9 +238,9 @@ export class WorkerContainer {
   }
 
   async #pull(image: string): Promise<void> {
-    const told = (text: string): void => this.#listener.preparing('IMAGE_PULL', text === '' ? image : `${image}: ${text}`);
+    const onProgress = (text: string): void => this.#listener.preparing('IMAGE_PULL', text === '' ? image : `${image}: ${text}`);
     try {
-      await this.#deps.pulls.pull(image, told, this.#stop.signal);
+      await this.#deps.pulls.pull(image, onProgress, this.#stop.signal);
     } catch (error) {
       if (!this.#stop.signal.aborted) {
         this.#cause = messageOf(error);

@@ -70,7 +70,7 @@ export interface Stop {
   /** When it was last told. */
   sentAt: number;
   /** The worker has called again after it was told: it has read the stop. */
-  heard: boolean;
+  received: boolean;
   /** Cancels the forced stop. */
   cancel: () => void;
 }

@@ -124,7 +124,7 @@ export class ForeignWorker implements RunningWorker, JobMailbox {
     held.stop = {
       firstToldAt: undefined,
       sentAt: -Infinity,
-      heard: false,
+      received: false,
       cancel: () => {
         terminate();
         kill();
@@ -168,7 +168,7 @@ export class ForeignWorker implements RunningWorker, JobMailbox {
   }
 
   async stops(gone: AbortSignal): Promise<readonly string[]> {
-    for (const { stop } of this.#tasks.values()) if (stop?.firstToldAt !== undefined) stop.heard = true;
+    for (const { stop } of this.#tasks.values()) if (stop?.firstToldAt !== undefined) stop.received = true;
     return this.#stopsToTell() ?? (await this.#stopPolls.hold(undefined, this.#leaving ? HOLD_LAST_MS : HOLD_MS, gone));
   }
 
@@ -221,7 +221,7 @@ export class ForeignWorker implements RunningWorker, JobMailbox {
     const now = performance.now();
     for (const held of this.#tasks.values()) {
       const { stop, task } = held;
-      if (stop?.heard !== true || stop.firstToldAt === undefined || now - stop.firstToldAt < PING_LAG_MS) continue;
+      if (stop?.received !== true || stop.firstToldAt === undefined || now - stop.firstToldAt < PING_LAG_MS) continue;
       if (jobIds?.includes(task.jobId) !== true) this.#end(held, { kind: 'stopped', ms: now - held.enteredAt });
     }
   }
@@ -258,28 +258,28 @@ export class ForeignWorker implements RunningWorker, JobMailbox {
 
   #handoutFor({ count }: TakeRequest): Handout | undefined {
     if (this.#leaving || this.#recycling || this.#isClearing) return undefined;
-    const given: ForeignTask[] = [];
+    const taken: ForeignTask[] = [];
     for (const held of this.#tasks.values()) {
       // Two attempts of one job share its id; only their order tells them apart.
       if (held.state !== 'waiting' || this.#heldOf(held.task.jobId) !== undefined) continue;
       held.state = 'offered';
-      given.push(held);
-      if (given.length === count) break;
+      taken.push(held);
+      if (taken.length === count) break;
     }
-    if (given.length === 0) return undefined;
+    if (taken.length === 0) return undefined;
     this.#noteStart();
     return {
-      jobs: given.map((held) => held.document()),
+      jobs: taken.map((held) => held.document()),
       written: () => {
-        for (const held of given) this.#enter(held);
+        for (const held of taken) this.#enter(held);
         this.#serveStops();
       },
-      lost: () => this.#takeBack(given),
+      lost: () => this.#takeBack(taken),
     };
   }
 
-  #takeBack(given: readonly ForeignTask[]): void {
-    for (const held of given) {
+  #takeBack(taken: readonly ForeignTask[]): void {
+    for (const held of taken) {
       if (held.state !== 'offered') continue;
       held.state = 'waiting';
       if (held.stop !== undefined) this.#end(held, { kind: 'stopped', ms: 0 });
@@ -369,7 +369,7 @@ export class ForeignWorker implements RunningWorker, JobMailbox {
 
   /** Stops by force unless the worker has read the stop: it then gets time to show that it obeyed. */
   #force(held: ForeignTask, act: () => void): void {
-    if (held.stop?.heard === true) return;
+    if (held.stop?.received === true) return;
     this.#hardStop = true;
     act();
   }

@@ -101,7 +101,7 @@ export class HostRequests {
   }
 
   /** Delivers a frame; one of an ended request is late and dropped. */
-  heard(frame: HttpFromHost, body: Buffer): FrameVerdict {
+  onFrame(frame: HttpFromHost, body: Buffer): FrameVerdict {
     const open = this.#open.get(frame.key);
     if (open === undefined) return this.hasHad(frame.key) ? 'fine' : 'foreign';
     if (!hasCredit(open, frame, body)) return 'beyond-credit';

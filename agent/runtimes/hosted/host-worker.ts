@@ -347,7 +347,7 @@ export class HostWorker implements RunningWorker, HostListener {
   }
 
   #heardOfRequest(frame: HttpFromHost, body: Buffer): void {
-    const verdict = this.#requests.heard(frame, body);
+    const verdict = this.#requests.onFrame(frame, body);
     if (verdict === 'foreign') this.#refuse(`a frame ${frame.t}`, `the request ${frame.key}`);
     else if (verdict === 'beyond-credit') this.#host.refuse(`the worker sent a frame ${frame.t} beyond the credit of its request`);
   }

@@ -42,7 +42,7 @@ export function checkServer({ host, healthPort: port }: Reach, share?: ReadingSh
       if (share !== undefined) meterReads(socket, share);
       return socket;
     };
-    const asked = get({ host, port, path: '/ping', createConnection, headers: { 'user-agent': 'capstan' } }, (response) => {
+    const probe = get({ host, port, path: '/ping', createConnection, headers: { 'user-agent': 'capstan' } }, (response) => {
       let bytes = 0;
       response.on('data', ({ length }: Buffer) => {
         bytes += length;
@@ -50,14 +50,14 @@ export function checkServer({ host, healthPort: port }: Reach, share?: ReadingSh
       });
       resolve({ kind: 'status', status: response.statusCode ?? 0 });
     });
-    limitInformation(asked);
+    limitInformation(probe);
     const timer = setTimeout(() => {
       isLate = true;
-      asked.destroy(new Error(`no response within ${ANSWER_MS / 1000} s`));
+      probe.destroy(new Error(`no response within ${ANSWER_MS / 1000} s`));
     }, ANSWER_MS);
-    asked.once('socket', (socket) => socket.once('connect', () => (isConnected = true)));
-    asked.once('close', () => clearTimeout(timer));
-    asked.on('error', ({ message }) =>
+    probe.once('socket', (socket) => socket.once('connect', () => (isConnected = true)));
+    probe.once('close', () => clearTimeout(timer));
+    probe.on('error', ({ message }) =>
       resolve(isConnected ? { kind: 'connected', silent: isLate, why: message } : { kind: 'unreachable', why: message }),
     );
   });

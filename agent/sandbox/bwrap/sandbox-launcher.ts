@@ -200,7 +200,7 @@ class Parts implements SandboxParts {
   async #connect(): Promise<void> {
     const { networks } = this.#options;
     if (networks === undefined) throw new CapstanError('UNAVAILABLE', 'this node has no network `outbound`');
-    await networks.told;
+    await networks.gatewayKnown;
     this.#generation = networks.generation;
     this.#space = await networks.take(this.#order.kind === 'program' ? this.#order.ports : undefined);
   }

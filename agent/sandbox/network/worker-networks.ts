@@ -51,7 +51,7 @@ export class WorkerNetworks {
   #way: Promise<GatewayWay> = Promise.resolve(NO_WAY);
   /** Counts addresses of the gateway. */
   #generation = 0;
-  readonly #told = Promise.withResolvers<void>();
+  readonly #gatewayKnown = Promise.withResolvers<void>();
   #isClosed = false;
 
   constructor(options: WorkerNetworksOptions) {
@@ -67,13 +67,13 @@ export class WorkerNetworks {
   }
 
   /** Resolves when the address of the gateway is known, or known not to be. */
-  get told(): Promise<void> {
-    return this.#told.promise;
+  get gatewayKnown(): Promise<void> {
+    return this.#gatewayKnown.promise;
   }
 
   /** Called with the address that workers get as CAPSTAN_URL. */
   setGateway(url: string): void {
-    this.#told.resolve();
+    this.#gatewayKnown.resolve();
     if (url === this.#url) return;
     this.#url = url;
     this.#way = wayTo(url);
@@ -104,7 +104,7 @@ export class WorkerNetworks {
   /** Ends all of them. */
   async close(): Promise<void> {
     this.#isClosed = true;
-    this.#told.resolve();
+    this.#gatewayKnown.resolve();
     // Those that are being made are among the open ones afterwards.
     await Promise.allSettled(this.#spares.splice(0));
     await Promise.all([...this.#open].map((space) => this.release(space)));

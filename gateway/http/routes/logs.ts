@@ -117,13 +117,13 @@ export function logRoutes(app: FastifyInstance, services: Services): void {
   async function answer(request: FastifyRequest, reply: FastifyReply): Promise<void> {
     const query = request.query as LogsQuery;
     const { read, key } = await reader(request);
-    const asked = queryOf(query);
+    const requested = queryOf(query);
     const events = (request.headers.accept ?? '').includes('text/event-stream');
     const caller = { key: nameOfKey(key, request.headers.authorization), account: key.accountId };
     await services.turns.ready(caller);
-    const page = await read(asked, query.limit ?? 0);
+    const page = await read(requested, query.limit ?? 0);
     if (query.follow !== 'true') {
-      const cursor = cursorOf(page, asked.oldestFirst === true);
+      const cursor = cursorOf(page, requested.oldestFirst === true);
       if (cursor !== null) reply.header(LOG_CURSOR_HEADER, cursor);
       reply.headers(missingHeaders(page));
       const write = (): Promise<string> => Promise.resolve(page.lines.map((line) => textOf(logRow(line), events)).join(''));
@@ -131,14 +131,14 @@ export function logRoutes(app: FastifyInstance, services: Services): void {
       reply.header('content-type', typeOf(events)).send(text);
       return;
     }
-    if (asked.untilMs !== undefined) throw new CapstanError('INVALID_ARGUMENT', 'until: not allowed with follow', { field: 'until' });
+    if (requested.untilMs !== undefined) throw new CapstanError('INVALID_ARGUMENT', 'until: not allowed with follow', { field: 'until' });
     const name = key.hash.toString('hex');
     const open = followers.get(name) ?? 0;
     if (open >= MAX_FOLLOWERS)
       throw new CapstanError('RATE_LIMITED', `a key may have at most ${MAX_FOLLOWERS} open log streams`, { retryAfterMs: FOLLOW_MS });
     followers.set(name, open + 1);
     try {
-      await follow(reply, { read, asked, page, events });
+      await follow(reply, { read, requested, page, events });
     } finally {
       const left = (followers.get(name) ?? 1) - 1;
       if (left === 0) followers.delete(name);
@@ -148,21 +148,21 @@ export function logRoutes(app: FastifyInstance, services: Services): void {
 
   interface Following {
     readonly read: ReadPage;
-    readonly asked: LogQuery;
+    readonly requested: LogQuery;
     /** The first page. */
     readonly page: GetLogsResponse;
     readonly events: boolean;
   }
 
-  async function follow(reply: FastifyReply, { read, asked, page, events }: Following): Promise<void> {
+  async function follow(reply: FastifyReply, { read, requested, page, events }: Following): Promise<void> {
     const gone = new AbortController();
     onResponseClosed(reply, () => gone.abort());
     reply.hijack();
     const { raw } = reply;
     raw.writeHead(200, { 'content-type': typeOf(events), 'cache-control': 'no-store', 'x-accel-buffering': 'no', ...missingHeaders(page) });
     raw.flushHeaders();
-    let cursor = cursorOf(page, true) ?? asked.cursor ?? undefined;
-    if (asked.oldestFirst !== true && page.lines.length > 0) cursor = cursorOf({ ...page, next: undefined }, true) ?? undefined;
+    let cursor = cursorOf(page, true) ?? requested.cursor ?? undefined;
+    if (requested.oldestFirst !== true && page.lines.length > 0) cursor = cursorOf({ ...page, next: undefined }, true) ?? undefined;
     let { lines } = page;
     const startedMs = Date.now();
     const waitMs = logWaitMs(Number.POSITIVE_INFINITY, config.readTimeoutMs);
@@ -179,14 +179,14 @@ export function logRoutes(app: FastifyInstance, services: Services): void {
       if (raw.writableNeedDrain) await Promise.race([new Promise((resolve) => raw.once('drain', resolve)), closed(gone.signal)]);
       await pause(pauseMs, undefined, { signal: gone.signal }).catch(() => undefined);
       if (gone.signal.aborted) break;
-      const askedAt = performance.now();
+      const requestedAt = performance.now();
       try {
-        const since = cursor === undefined ? { sinceMs: asked.sinceMs ?? startedMs } : {};
-        const reading = read({ ...asked, ...since, cursor, oldestFirst: true }, MAX_LOG_LINES, waitMs);
+        const since = cursor === undefined ? { sinceMs: requested.sinceMs ?? startedMs } : {};
+        const reading = read({ ...requested, ...since, cursor, oldestFirst: true }, MAX_LOG_LINES, waitMs);
         const next = await unlessAborted(reading, gone.signal, services.draining);
         if (next === undefined) break;
         lines = next.lines;
-        pauseMs = pauseAfter(next, performance.now() - askedAt);
+        pauseMs = pauseAfter(next, performance.now() - requestedAt);
         cursor = cursorOf(next, true) ?? cursor;
       } catch (thrown) {
         const error = toCapstanError(thrown);

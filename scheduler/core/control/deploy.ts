@@ -227,10 +227,10 @@ function overQuota(
   const quota = quotaOf(state, account);
   // A lowered quota must not prevent a decrease towards it.
   if (sum <= quota || sum < present || (kind === 'stays' && sum === present)) return null;
-  const asked = [...changed].map(([name, workersMax]) => `${name} ${workersMax}`).join(', ');
+  const requested = [...changed].map(([name, workersMax]) => `${name} ${workersMax}`).join(', ');
   return new CapstanError(
     'QUOTA_EXCEEDED',
-    `workersMax: the sum over all endpoints would be ${sum}, the account's quota is ${quota} (other endpoints: ${others}; requested: ${asked}); nothing was changed. An operator raises it with: capstan account set ${account} --workers ${sum}`,
+    `workersMax: the sum over all endpoints would be ${sum}, the account's quota is ${quota} (other endpoints: ${others}; requested: ${requested}); nothing was changed. An operator raises it with: capstan account set ${account} --workers ${sum}`,
     { field: 'workersMax' },
   );
 }

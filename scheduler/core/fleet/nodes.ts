@@ -98,7 +98,7 @@ export function drainNode(ctx: StepContext, call: number, command: Of<'drain-nod
     return;
   }
   node.config = { ...node.config, draining };
-  ctx.state.capacity++;
+  ctx.state.capacityVersion++;
   const write = putRow(ctx, 'node', node.config.id, node.config);
   if (draining) drainWorkersOf(ctx.state, ctx.now, node);
   // An endpoint may be waiting for the resumed node.

@@ -43,9 +43,9 @@ export function sessionOpened(ctx: StepContext, event: Extract<CoreEvent, { kind
   node.agentVersion = reportedVersion(hello.agentVersion);
   if (node.grace !== null) ctx.state.deadlines.drop(node.grace);
   node.grace = null;
-  heard(ctx.state, ctx.now, node);
+  noteMessage(ctx.state, ctx.now, node);
   if (hello.inventory !== undefined) takeInventory(ctx.state, node, hello.inventory);
-  ctx.state.capacity++;
+  ctx.state.capacityVersion++;
   const { silenceMs, publicUrl } = ctx.state.settings;
   const heartbeatMs = heartbeatFor(ctx.state);
   const welcome = { $case: 'welcome', value: { heartbeatMs, silenceMs, publicUrl } } as const;
@@ -105,7 +105,7 @@ export function agentReported(ctx: StepContext, event: Extract<CoreEvent, { kind
   const node = ctx.state.nodes.get(event.node);
   // What a session sent before it was replaced may arrive after that.
   if (node === undefined || node.session !== event.session) return;
-  heard(ctx.state, ctx.now, node);
+  noteMessage(ctx.state, ctx.now, node);
   for (const { event: report } of event.events) if (report !== undefined) apply(ctx, node, report);
 }
 
@@ -212,11 +212,11 @@ function takeInventory(state: State, node: NodeRecord, reported: Inventory): boo
   const changed = facts.digest !== node.facts?.digest;
   node.inventory = inventory;
   node.facts = facts;
-  if (changed) state.capacity++;
+  if (changed) state.capacityVersion++;
   return changed;
 }
 
-function heard(state: State, now: Now, node: NodeRecord): void {
+function noteMessage(state: State, now: Now, node: NodeRecord): void {
   node.lastHeard = now.mono;
   node.silence ??= state.deadlines.add(now.mono + state.settings.silenceMs, { kind: 'silence', node: node.config.id });
 }
@@ -287,8 +287,8 @@ function workersReported(ctx: StepContext, node: NodeRecord, actual: ActualWorke
   const touched = new Set<string>();
   for (const id of [...node.workers]) {
     const worker = listedWorker(ctx.state, id);
-    const told = reported.get(id);
-    const status = told === undefined ? null : reportedStatus(worker, told);
+    const received = reported.get(id);
+    const status = received === undefined ? null : reportedStatus(worker, received);
     if (status !== null) {
       if (worker.status !== null && becameIdle(worker.status.state, status.state) && isLoadBalanced(ctx.state, worker))
         worker.idleSince = ctx.now.mono;

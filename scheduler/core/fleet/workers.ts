@@ -148,7 +148,7 @@ export function forgetWorker(state: State, id: string): void {
   node.workers.delete(id);
   releaseUsage(node.usage, worker);
   notePast(node, id, worker.endpoint);
-  state.capacity++;
+  state.capacityVersion++;
   if (worker.yieldsTo !== null) state.dirtyEndpoints.add(worker.yieldsTo);
   state.endpoints.get(worker.endpoint)?.workers.delete(id);
   state.dirtyNodes.add(worker.node);

@@ -57,27 +57,27 @@ export function onTrial(state: Pick<State, 'workers'>, endpoint: EndpointRecord,
 export function startProgress(state: State, endpoint: EndpointRecord, now: Now): StartProgress {
   const { failures, lastError } = endpoint.starts;
   const workers = workersOf(state, endpoint);
-  const told = (stage: StartPhase, detail: string, worker?: WorkerRecord): StartProgress => {
+  const progress = (stage: StartPhase, detail: string, worker?: WorkerRecord): StartProgress => {
     const node = worker === undefined ? '' : nodeOfWorker(state, worker).config.name;
     return { stage, detail, workerId: worker?.id ?? '', node, failures, lastError };
   };
-  if (endpoint.config.workersMax === 0) return told(StartPhase.PAUSED, 'workersMax is 0');
+  if (endpoint.config.workersMax === 0) return progress(StartPhase.PAUSED, 'workersMax is 0');
   const ready = workers.find(isReady);
-  if (ready !== undefined) return told(StartPhase.READY, '', ready);
+  if (ready !== undefined) return progress(StartPhase.READY, '', ready);
   const [worker] = workers;
-  if (inCrashLoop(endpoint)) return told(StartPhase.CRASH_LOOP, lastError, worker);
+  if (inCrashLoop(endpoint)) return progress(StartPhase.CRASH_LOOP, lastError, worker);
   if (worker === undefined) {
     const reason = unservable(state, endpoint, now, ABSENCE_MS);
-    if (reason !== null) return told(StartPhase.NO_NODE, `${reason.reason}: ${reason.detail}`);
-    return told(StartPhase.PLACING, endpoint.unplaced.count === 0 ? '' : explainRejections(endpoint.rejections));
+    if (reason !== null) return progress(StartPhase.NO_NODE, `${reason.reason}: ${reason.detail}`);
+    return progress(StartPhase.PLACING, endpoint.unplaced.count === 0 ? '' : explainRejections(endpoint.rejections));
   }
   const { status } = worker;
   const detail = status?.detail ?? '';
   const isPreparing = status !== null && (status.reason === 'IMAGE_PULL' || status.reason === 'ARTIFACT');
-  if (status?.state === WorkerState.THROTTLED) return told(StartPhase.PLACING, detail, worker);
-  if (!isPreparing) return told(StartPhase.STARTING, detail, worker);
+  if (status?.state === WorkerState.THROTTLED) return progress(StartPhase.PLACING, detail, worker);
+  if (!isPreparing) return progress(StartPhase.STARTING, detail, worker);
   const what = status.reason === 'IMAGE_PULL' ? 'image' : 'build';
-  return told(StartPhase.PREPARING, detail === '' ? what : `${what}: ${detail}`, worker);
+  return progress(StartPhase.PREPARING, detail === '' ? what : `${what}: ${detail}`, worker);
 }
 
 /** Returns those of the present release that stay. */

@@ -196,13 +196,13 @@ export function newNodeRecord(config: NodeConfig): NodeRecord {
 }
 
 export interface Refusals {
-  capacity: number;
+  capacityVersion: number;
   /** By the needs of a worker. */
   readonly known: Map<string, readonly RejectionGroup[]>;
 }
 
 export function newRefusals(): Refusals {
-  return { capacity: 0, known: new Map() };
+  return { capacityVersion: 0, known: new Map() };
 }
 
 /** A worker with a free slot, and its node's open session. */

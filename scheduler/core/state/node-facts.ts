@@ -77,8 +77,8 @@ const DISK_GRAIN = 256 * 1024 * 1024;
 /** `before`: what was known of the node's devices until now. */
 export function factsOf(inventory: Inventory, before: NodeFacts['knownKinds'] = null): NodeFacts {
   // Counts a device that is reported twice as one device.
-  const told = [...new Map(inventory.devices.map((device) => [device.uuid, device])).values()];
-  const devices = told.map(({ uuid, model, memoryBytes, parentUuid, healthy, problem, ...versions }) => ({
+  const reported = [...new Map(inventory.devices.map((device) => [device.uuid, device])).values()];
+  const devices = reported.map(({ uuid, model, memoryBytes, parentUuid, healthy, problem, ...versions }) => ({
     uuid,
     model,
     memoryBytes: Number(memoryBytes),

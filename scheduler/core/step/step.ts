@@ -58,9 +58,9 @@ const ROOM_LOOK_MS = 100;
 /** Applies one event. */
 export function step(state: State, event: CoreEvent, now: Now, result: StepResult): void {
   const ctx = new StepContext(state, now, result, event.kind === 'command' ? event.audit : null);
-  const { capacity } = state;
+  const { capacityVersion } = state;
   apply(ctx, event);
-  if (state.capacity !== capacity) scheduleUnplacedRetry(state, now);
+  if (state.capacityVersion !== capacityVersion) scheduleUnplacedRetry(state, now);
   if (state.dirtyEndpoints.size > 0) scale(ctx);
   if (state.dirtyNodes.size > 0) flushDesired(ctx);
   // After the commit of this step's operations: one of them may have added the row that names a body.
@@ -147,89 +147,89 @@ function apply(ctx: StepContext, event: CoreEvent): void {
   }
 }
 
-function command(ctx: StepContext, call: number, asked: Command): void {
-  const refusal = deletedAccount(ctx.state, asked);
+function command(ctx: StepContext, call: number, request: Command): void {
+  const refusal = deletedAccount(ctx.state, request);
   if (refusal !== null) return ctx.reply(call, refusal);
-  switch (asked.kind) {
+  switch (request.kind) {
     case 'cancel':
-      if (admitCall(ctx, call, asked)) cancel(ctx, call, asked.endpoint, asked.job);
+      if (admitCall(ctx, call, request)) cancel(ctx, call, request.endpoint, request.job);
       return;
     case 'retry':
-      if (admitCall(ctx, call, asked)) retry(ctx, call, asked.endpoint, asked.job);
+      if (admitCall(ctx, call, request)) retry(ctx, call, request.endpoint, request.job);
       return;
     case 'purge':
-      if (admitCall(ctx, call, asked)) purge(ctx, call, asked.endpoint);
+      if (admitCall(ctx, call, request)) purge(ctx, call, request.endpoint);
       return;
     case 'count-listing':
-      if (admitCall(ctx, call, asked)) ctx.reply(call, { kind: 'done' });
+      if (admitCall(ctx, call, request)) ctx.reply(call, { kind: 'done' });
       return;
     case 'deploy':
-      return deploy(ctx, call, asked);
+      return deploy(ctx, call, request);
     case 'put-build':
-      return putBuild(ctx, call, asked);
+      return putBuild(ctx, call, request);
     case 'update-endpoint':
-      return updateEndpoint(ctx, call, asked.endpoint, asked.input);
+      return updateEndpoint(ctx, call, request.endpoint, request.input);
     case 'start-worker':
-      return startWorker(ctx, call, asked.endpoint);
+      return startWorker(ctx, call, request.endpoint);
     case 'rollback':
-      return rollback(ctx, call, asked);
+      return rollback(ctx, call, request);
     case 'undeploy':
-      return undeploy(ctx, call, asked);
+      return undeploy(ctx, call, request);
     case 'create-environment':
-      return createEnvironment(ctx, call, asked.account, asked.environment);
+      return createEnvironment(ctx, call, request.account, request.environment);
     case 'delete-environment':
-      return deleteEnvironment(ctx, call, asked);
+      return deleteEnvironment(ctx, call, request);
     case 'put-key':
-      return putKey(ctx, call, asked.key);
+      return putKey(ctx, call, request.key);
     case 'put-session':
-      return putSession(ctx, call, asked.session);
+      return putSession(ctx, call, request.session);
     case 'end-session':
-      return endSession(ctx, call, asked.hash);
+      return endSession(ctx, call, request.hash);
     case 'revoke-key':
-      return revokeKey(ctx, call, asked.hash);
+      return revokeKey(ctx, call, request.hash);
     case 'note-keys':
-      return noteKeys(ctx, call, asked.hashes);
+      return noteKeys(ctx, call, request.hashes);
     case 'put-account':
-      return putAccount(ctx, call, asked);
+      return putAccount(ctx, call, request);
     case 'delete-account':
-      return deleteAccount(ctx, call, asked);
+      return deleteAccount(ctx, call, request);
     case 'put-webhook-secret':
-      return putWebhookSecret(ctx, call, asked);
+      return putWebhookSecret(ctx, call, request);
     case 'rotate-webhook-secret':
-      return rotateWebhookSecret(ctx, call, asked);
+      return rotateWebhookSecret(ctx, call, request);
     case 'audit':
       return ctx.reply(call, { kind: 'done' });
     case 'put-secret':
-      return putSecret(ctx, call, asked);
+      return putSecret(ctx, call, request);
     case 'delete-secret':
-      return deleteSecret(ctx, call, asked);
+      return deleteSecret(ctx, call, request);
     case 'put-alert-channel':
-      return putAlertChannel(ctx, call, asked);
+      return putAlertChannel(ctx, call, request);
     case 'delete-alert-channel':
-      return deleteAlertChannel(ctx, call, asked);
+      return deleteAlertChannel(ctx, call, request);
     case 'note-alerts':
-      return noteAlerts(ctx, call, asked);
+      return noteAlerts(ctx, call, request);
     case 'put-master-key':
-      return putMasterKey(ctx, call, asked.row);
+      return putMasterKey(ctx, call, request.row);
     case 'reencrypt':
-      return reencrypt(ctx, call, asked);
+      return reencrypt(ctx, call, request);
     case 'reencrypt-inputs':
-      return reencryptInputs(ctx, call, asked);
+      return reencryptInputs(ctx, call, request);
     case 'redeliver':
-      return redeliver(ctx, call, asked.webhook);
+      return redeliver(ctx, call, request.webhook);
     case 'put-join-token':
-      return putJoinToken(ctx, call, asked);
+      return putJoinToken(ctx, call, request);
     case 'revoke-join-token':
-      return revokeJoinToken(ctx, call, asked);
+      return revokeJoinToken(ctx, call, request);
     case 'join':
-      return join(ctx, call, asked);
+      return join(ctx, call, request);
     case 'drain-node':
     case 'resume-node':
-      return drainNode(ctx, call, asked);
+      return drainNode(ctx, call, request);
     case 'remove-node':
-      return removeNode(ctx, call, asked);
+      return removeNode(ctx, call, request);
     default:
-      return assertNever(asked);
+      return assertNever(request);
   }
 }
 

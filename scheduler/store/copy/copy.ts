@@ -46,7 +46,7 @@ export async function copyRows(source: CopySource, target: CopyTarget, { startOv
   const totals = new Map<string, number>();
   for (const table of COPY_TABLES) totals.set(table.name, await source.count(table));
   const total = ({ name }: CopyTable): number => totals.get(name) ?? 0;
-  const told = (step: CopyProgress['step'], table: CopyTable, rows: number): void =>
+  const report = (step: CopyProgress['step'], table: CopyTable, rows: number): void =>
     onProgress({ step, table: table.name, rows, total: total(table) });
 
   const state = await target.open(await fingerprintOf(source, head, totals), startOver);
@@ -54,13 +54,13 @@ export async function copyRows(source: CopySource, target: CopyTarget, { startOv
     const from = state.kind === 'unfinished' ? state.position : null;
     for (const table of COPY_TABLES.slice(placeIn(from))) {
       if (table.isDerived) continue;
-      await copyTable({ source, target, table, from: from?.table === table.name ? from : null }, (rows) => told('copying', table, rows));
+      await copyTable({ source, target, table, from: from?.table === table.name ? from : null }, (rows) => report('copying', table, rows));
     }
   }
   const tables: CopiedTable[] = [];
   for (const table of COPY_TABLES) {
     const sent = await checksum(source.read(table, null), table, () => undefined);
-    const stored = await checksum(target.read(table), table, (rows) => told('comparing', table, rows));
+    const stored = await checksum(target.read(table), table, (rows) => report('comparing', table, rows));
     if (sent.rows !== stored.rows || sent.sha256 !== stored.sha256)
       throw new CapstanError(
         'INTERNAL',
@@ -86,7 +86,7 @@ interface TableCopy {
   readonly from: CopyPosition | null;
 }
 
-async function copyTable({ source, target, table, from }: TableCopy, told: (rows: number) => void): Promise<void> {
+async function copyTable({ source, target, table, from }: TableCopy, report: (rows: number) => void): Promise<void> {
   let position: CopyPosition = from ?? { table: table.name, after: null, rows: 0 };
   if (table.isCounted && position.after === null) await target.write(table, [], position);
   for await (const rows of source.read(table, position.after)) {
@@ -94,21 +94,21 @@ async function copyTable({ source, target, table, from }: TableCopy, told: (rows
     if (last === undefined) continue;
     position = { table: table.name, after: orderOf(table, last), rows: position.rows + rows.length };
     await target.write(table, rows, position);
-    told(position.rows);
+    report(position.rows);
   }
 }
 
 async function checksum(
   batches: AsyncIterable<readonly Row[]>,
   { columns }: CopyTable,
-  told: (rows: number) => void,
+  report: (rows: number) => void,
 ): Promise<{ readonly rows: number; readonly sha256: string }> {
   const hash = createHash('sha256');
   let rows = 0;
   for await (const batch of batches) {
     for (const row of batch) addRow(hash, row.slice(0, columns.length));
     rows += batch.length;
-    told(rows);
+    report(rows);
   }
   return { rows, sha256: hash.digest('hex') };
 }

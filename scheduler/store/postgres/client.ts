@@ -174,16 +174,22 @@ export class PostgresStore implements Store {
       }
     };
     this.cells = cellsOf({
-      query: this.#told(query),
+      query: this.#classified(query),
       own: cell,
       giveUp: () => this.#giveUp(cell.number),
       move: moverOf({ address: this.#address, cell: cell.number }),
     });
     const search: Query = async <R extends readonly unknown[]>(name: string, text: string, values: readonly unknown[]) =>
       this.#searchers.search<R>(name, text, values.map(withoutNul));
-    this.history = { ...historyOf(this.#told(query), this.cell), read: historyOf(this.#told(search), this.cell).read };
-    this.deviceHistory = { ...deviceHistoryOf(this.#told(query), this.cell), read: deviceHistoryOf(this.#told(search), this.cell).read };
-    this.queueReasons = { ...queueReasonsOf(this.#told(query), this.cell), read: queueReasonsOf(this.#told(search), this.cell).read };
+    this.history = { ...historyOf(this.#classified(query), this.cell), read: historyOf(this.#classified(search), this.cell).read };
+    this.deviceHistory = {
+      ...deviceHistoryOf(this.#classified(query), this.cell),
+      read: deviceHistoryOf(this.#classified(search), this.cell).read,
+    };
+    this.queueReasons = {
+      ...queueReasonsOf(this.#classified(query), this.cell),
+      read: queueReasonsOf(this.#classified(search), this.cell).read,
+    };
     this.#reads = this.#readsWith(query);
     this.#searches = this.#readsWith(search);
   }
@@ -280,7 +286,7 @@ export class PostgresStore implements Store {
   }
 
   /** A query outside of {@link Reads}, with its failures as the store's. */
-  #told(query: Query): Query {
+  #classified(query: Query): Query {
     return async (name, text, values) => {
       this.#requireOpen();
       try {

@@ -5,7 +5,7 @@
 import { WorkerState } from '../../../proto/gen/capstan/v1/common.ts';
 import { AttemptOutcome, Inventory, RefusalReason, WorkerStatus, type AgentEvent } from '../../../proto/gen/capstan/v1/nodes.ts';
 import type { CapstanError } from '../../../lib/errors.ts';
-import { StepResult, type Answer, type Effect } from '../../../scheduler/core/effects.ts';
+import { StepResult, type CommandResult, type Effect } from '../../../scheduler/core/effects.ts';
 import type { AuditEntry } from '../../../scheduler/core/audit.ts';
 import type { Command, CoreEvent } from '../../../scheduler/core/events.ts';
 import type { State } from '../../../scheduler/core/state.ts';
@@ -70,11 +70,11 @@ export class FleetWorld {
     return { wall: 1_700_000_000_000 + this.mono, mono: this.mono };
   }
 
-  command(command: Command, audit: AuditEntry | null = null): Answer | CapstanError {
+  command(command: Command, audit: AuditEntry | null = null): CommandResult | CapstanError {
     const call = ++this.#calls;
     this.event({ kind: 'command', call, command, audit });
-    const answer = this.effects.find((effect) => effect.kind === 'answer' && effect.call === call);
-    if (answer?.kind !== 'answer') throw new Error('no answer');
+    const answer = this.effects.find((effect) => effect.kind === 'command-result' && effect.call === call);
+    if (answer?.kind !== 'command-result') throw new Error('no answer');
     return answer.result;
   }
 

@@ -2,12 +2,12 @@
 import test from 'ava';
 
 import { CapstanError } from '../../../lib/errors.ts';
-import type { Answer } from '../../../scheduler/core/effects.ts';
+import type { CommandResult } from '../../../scheduler/core/effects.ts';
 import { tokenId } from '../../../scheduler/core/fleet/nodes.ts';
 import { queueInput } from '../../support/endpoint-input.ts';
 import { FleetWorld } from './fleet-world.ts';
 
-function refusal(answer: Answer | CapstanError): string {
+function refusal(answer: CommandResult | CapstanError): string {
   return answer instanceof CapstanError ? `${answer.code} ${answer.message}` : 'none';
 }
 

@@ -3,7 +3,7 @@ import test from 'ava';
 
 import { CapstanError } from '../../../lib/errors.ts';
 import { invariant } from '../../../lib/invariant.ts';
-import type { Answer } from '../../../scheduler/core/effects.ts';
+import type { CommandResult } from '../../../scheduler/core/effects.ts';
 import { defaultSettings } from '../../../scheduler/core/settings.ts';
 import { step } from '../../../scheduler/core/step/step.ts';
 import type { Step } from '../../../scheduler/engine/commit-loop.ts';
@@ -100,8 +100,8 @@ function engineOfTest(fenceMs: number | null = FENCE_MS, apply: Step = step) {
     callbacks.drain();
     return results;
   };
-  const addToken = (hash: string): (Answer | Error)[] => {
-    const results: (Answer | Error)[] = [];
+  const addToken = (hash: string): (CommandResult | Error)[] => {
+    const results: (CommandResult | Error)[] = [];
     engine.call({ kind: 'put-join-token', hash }, (result) => void results.push(result));
     callbacks.drain();
     return results;

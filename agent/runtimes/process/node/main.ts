@@ -88,7 +88,7 @@ function onFrame(frame: ToHost, body: Buffer): void {
     case 'http-credit':
     case 'http-abort':
       // A copy: the frame's buffer is shared with the frames around it.
-      http?.heard(frame, new Uint8Array(body));
+      http?.onFrame(frame, new Uint8Array(body));
       break;
     default:
       assertNever(frame);

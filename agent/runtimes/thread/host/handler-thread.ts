@@ -120,12 +120,12 @@ let framesWaiting = 0;
 function hearFrames(message: PostedFrames): void {
   let atOnce = framesWaiting === 0;
   for (const [header, bytes] of postedFrames(message)) {
-    if (atOnce) http?.heard(JSON.parse(header) as HttpToHost, bytes);
+    if (atOnce) http?.onFrame(JSON.parse(header) as HttpToHost, bytes);
     else {
       framesWaiting += 1;
       setImmediate(() => {
         framesWaiting -= 1;
-        http?.heard(JSON.parse(header) as HttpToHost, bytes);
+        http?.onFrame(JSON.parse(header) as HttpToHost, bytes);
       });
     }
     atOnce = false;

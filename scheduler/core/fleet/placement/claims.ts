@@ -30,7 +30,7 @@ export function releaseClaim(state: State, endpoint: EndpointRecord, claim: Clai
   const node = state.nodes.get(claim.node);
   if (node !== undefined) node.claims = node.claims.filter((each) => each !== claim);
   // Others may use the room now.
-  state.capacity++;
+  state.capacityVersion++;
   for (const id of claim.workers) {
     // Those that have left are what the claim waited for.
     const worker = state.workers.get(id);

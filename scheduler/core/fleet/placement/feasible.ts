@@ -175,12 +175,12 @@ function pick(kinds: FreeKind[], count: number): Chosen {
 function roomFor({ reserve, settings }: Wanted, facts: NodeFacts, usage: NodeUsage): Rejected | null {
   const all = capacityOf(facts, settings);
   if (usage.cpuMillis + reserve.cpuMillis > all.cpuMillis) {
-    const given = `${cores(usage.cpuMillis)} of ${cores(all.cpuMillis)} vCPU reserved`;
-    return { reason: 'CPU', detail: `${given}, needs ${cores(reserve.cpuMillis)}` };
+    const reserved = `${cores(usage.cpuMillis)} of ${cores(all.cpuMillis)} vCPU reserved`;
+    return { reason: 'CPU', detail: `${reserved}, needs ${cores(reserve.cpuMillis)}` };
   }
   if (usage.memoryBytes + reserve.memoryBytes > all.memoryBytes) {
-    const given = `${gigabytes(usage.memoryBytes)} of ${gigabytes(all.memoryBytes)} GB reserved`;
-    return { reason: 'MEMORY', detail: `${given}, needs ${gigabytes(reserve.memoryBytes)}` };
+    const reserved = `${gigabytes(usage.memoryBytes)} of ${gigabytes(all.memoryBytes)} GB reserved`;
+    return { reason: 'MEMORY', detail: `${reserved}, needs ${gigabytes(reserve.memoryBytes)}` };
   }
   return null;
 }

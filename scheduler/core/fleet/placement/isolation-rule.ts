@@ -40,11 +40,11 @@ export function isolationRuleIn(row: AccountRow | undefined, { network, function
   // The host's network is no restriction: which network is then the default is the node's to choose.
   const widest = rule === 'host' || rule === 'auto' ? undefined : rule;
   const isAsked = (network ?? '') !== '' && !(network === 'host' && rule === 'auto');
-  const asked = isAsked ? (network as WorkerNetwork) : undefined;
+  const requested = isAsked ? (network as WorkerNetwork) : undefined;
   return {
     least: row?.leastIsolation ?? 'none',
     runtimes: row?.runtimes ?? WORKER_RUNTIMES,
-    network: widest === undefined || asked === undefined ? (asked ?? widest) : narrowest(asked, widest),
+    network: widest === undefined || requested === undefined ? (requested ?? widest) : narrowest(requested, widest),
     isClosed: rule === 'auto',
     listens: functions.length === 0,
   };

@@ -38,7 +38,7 @@ export function noteOrphans(
   for (const { workerId, deviceUuids } of reported) if (!node.workers.has(workerId)) for (const device of deviceUuids) orphans.add(device);
   if (orphans.size === 0 && node.usage.orphans.size === 0) return;
   // Some of them may be free now.
-  if (node.usage.orphans.size > 0) state.capacity++;
+  if (node.usage.orphans.size > 0) state.capacityVersion++;
   node.usage.orphans = orphans;
 }
 

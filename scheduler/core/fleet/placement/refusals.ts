@@ -1,6 +1,6 @@
 /**
  * Remembers that no node could take a worker. Placement is not tried again, for any endpoint with the same needs, until
- * a change could have made room (`capacity` of the state).
+ * a change could have made room (`capacityVersion` of the state).
  */
 import type { State } from '../../state.ts';
 import type { EndpointRecord, Release } from '../../state/endpoints.ts';
@@ -10,7 +10,9 @@ import { languageOf } from './runtime-choice.ts';
 
 /** Returns why no node can take a worker of the release, if this is known and still valid. */
 export function knownRefusal(state: State, endpoint: EndpointRecord, release: Release): readonly RejectionGroup[] | null {
-  return state.refusals.capacity === state.capacity ? (state.refusals.known.get(needsOf(state, endpoint, release)) ?? null) : null;
+  return state.refusals.capacityVersion === state.capacityVersion
+    ? (state.refusals.known.get(needsOf(state, endpoint, release)) ?? null)
+    : null;
 }
 
 interface Refusal {
@@ -21,8 +23,8 @@ interface Refusal {
 export function noteRefusal(state: State, endpoint: EndpointRecord, { release, groups }: Refusal): void {
   // Room on a disk also depends on the build.
   if (groups.some(({ reason }) => reason === 'DISK')) return;
-  if (state.refusals.capacity !== state.capacity) state.refusals.known.clear();
-  state.refusals.capacity = state.capacity;
+  if (state.refusals.capacityVersion !== state.capacityVersion) state.refusals.known.clear();
+  state.refusals.capacityVersion = state.capacityVersion;
   state.refusals.known.set(needsOf(state, endpoint, release), groups);
 }
 

@@ -89,7 +89,7 @@ export class HttpFunctions {
     return new HttpFunctions(order, functions, output, post);
   }
 
-  heard(frame: HttpToHost, bytes: Uint8Array): void {
+  onFrame(frame: HttpToHost, bytes: Uint8Array): void {
     if (frame.t === 'http') {
       this.#begin(frame, bytes);
       return;
