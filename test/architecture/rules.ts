@@ -36,7 +36,7 @@ export function layerViolations(imports: readonly Import[]): string[] {
 /** The files of a service that each part of the tool may load. */
 const doorsOf: Readonly<Partial<Record<Part, RegExp>>> = {
   devserver: /^agent\/local-(?:workers|agent)\.ts$|^gateway\/assembly\/queue-api\.ts$|^scheduler\/assembly\/local-scheduler\.ts$/,
-  supervisor: /^(?:scheduler\/assembly|agent|gateway\/assembly)\/start\.ts$|^(?:scheduler|agent|gateway)\/config\.ts$/,
+  supervisor: /^(?:scheduler\/assembly|agent)\/start\.ts$|^gateway\/processes\/run\.ts$|^(?:scheduler|agent|gateway)\/config\.ts$/,
   cli: /^(?:scheduler|agent|gateway)\/config\.ts$|^agent\/node-check\.ts$|^scheduler\/store-(?:copy|check)\.ts$/,
 };
 
