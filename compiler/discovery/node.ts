@@ -11,18 +11,13 @@ import { pathViolation } from '../../sdk/typescript/routes.ts';
 import { HELD, nodeAppOf } from './app.ts';
 import { zodSchema } from '../signatures/zod-schemas.ts';
 import type { DeclaredEndpoint, DeclaredFunction, DeclaredMethod } from './declared.ts';
-import { constantsOf, ENUMERATIONS, literalOf, NotLiteral, type Scope } from './literals.ts';
+import { literalOf, NotLiteral, type Scope } from './literals.ts';
+import { bare, callsWithin, exportedNames, expressionsOf, isClassNode, isFunctionNode } from './node-expressions.ts';
+import { namesMember, sdkNamesOf, type SdkNames } from './node-sdk-names.ts';
 import { keyOf } from '../signatures/property-key.ts';
 import { broken, nestedWarning, notLiteral, settingsOf, type Argument, type LookUp, type Place } from './settings.ts';
 
-const SDK = '@capstan/sdk';
 const METHODS = new Set(['get', 'post', 'put', 'delete', 'patch']);
-
-interface Names extends Scope {
-  /** Local names of `endpoint` and of `Endpoint`. */
-  readonly short: ReadonlySet<string>;
-  readonly long: ReadonlySet<string>;
-}
 
 /** An endpoint while its file is being read. */
 interface Open {
@@ -38,7 +33,7 @@ export interface NodeFile {
 /** @throws CapstanError INVALID_MANIFEST with file and line. */
 export async function readNodeFile(file: { path: string; source: string }, folder: string, lookUp: LookUp): Promise<NodeFile> {
   const module = parseModule(file, folder);
-  const names = namesOf(module);
+  const names = sdkNamesOf(module);
   if (names.short.size === 0 && names.long.size === 0 && names.packages.size === 0) return { endpoints: [], warnings: [] };
   return new FileReader(module, names, { folder, lookUp }).read();
 }
@@ -61,14 +56,6 @@ function withinOf(statement: Statement): string {
   return WITHIN[type] ?? 'an expression';
 }
 
-/** Returns the calls within a node, at any depth. */
-function callsWithin(node: unknown): readonly (NewExpression | CallExpression)[] {
-  if (typeof node !== 'object' || node === null) return [];
-  const inner = Object.values(node).flatMap((each: unknown) => callsWithin(each));
-  const { type } = node as { readonly type?: unknown };
-  return type === 'CallExpression' || type === 'NewExpression' ? [node as CallExpression, ...inner] : inner;
-}
-
 /** A route's method, and the variable that holds its function. */
 interface RouteCall {
   readonly method: string;
@@ -78,7 +65,7 @@ interface RouteCall {
 
 class FileReader {
   readonly #module: ParsedModule;
-  readonly #names: Names;
+  readonly #names: SdkNames;
   readonly #lookUp: LookUp;
   readonly #folder: string;
   readonly #found: Open[] = [];
@@ -87,7 +74,7 @@ class FileReader {
   /** Declarations by the variable that holds them. */
   readonly #held = new Map<string, Open>();
 
-  constructor(module: ParsedModule, names: Names, { folder, lookUp }: { readonly folder: string; readonly lookUp: LookUp }) {
+  constructor(module: ParsedModule, names: SdkNames, { folder, lookUp }: { readonly folder: string; readonly lookUp: LookUp }) {
     this.#module = module;
     this.#folder = folder;
     this.#names = names;
@@ -117,9 +104,7 @@ class FileReader {
   /** Whether a call makes an endpoint: with settings that have a name. */
   #declares(node: NewExpression | CallExpression): boolean {
     const isNamed =
-      node.type === 'NewExpression'
-        ? this.#isNamed(node.callee, 'Endpoint', this.#names.long)
-        : this.#isNamed(node.callee, 'endpoint', this.#names.short);
+      node.type === 'NewExpression' ? namesMember(node.callee, 'Endpoint', this.#names) : namesMember(node.callee, 'endpoint', this.#names);
     const [settings] = node.arguments;
     return (
       isNamed &&
@@ -130,13 +115,13 @@ class FileReader {
 
   async #expression(given: Expression, variable: string | null, isExported: boolean): Promise<void> {
     const node = bare(given);
-    if (node.type === 'NewExpression' && this.#isNamed(node.callee, 'Endpoint', this.#names.long)) {
+    if (node.type === 'NewExpression' && namesMember(node.callee, 'Endpoint', this.#names)) {
       const open = this.#declare(node);
       if (open !== null && variable !== null) this.#held.set(variable, open);
       return;
     }
     if (node.type !== 'CallExpression') return;
-    if (this.#isNamed(node.callee, 'endpoint', this.#names.short)) {
+    if (namesMember(node.callee, 'endpoint', this.#names)) {
       const open = this.#declare(node);
       if (open !== null) await this.#serve(open, node, variable, isExported);
       return;
@@ -148,7 +133,7 @@ class FileReader {
     const open =
       object.type === 'Identifier'
         ? this.#held.get(object.name)
-        : object.type === 'NewExpression' && this.#isNamed(object.callee, 'Endpoint', this.#names.long)
+        : object.type === 'NewExpression' && namesMember(object.callee, 'Endpoint', this.#names)
           ? this.#declare(object)
           : undefined;
     if (open !== undefined && open !== null)
@@ -299,18 +284,6 @@ class FileReader {
     return read.problem === undefined && typeof read.value === 'string' ? read : { line: read.line, value: HELD };
   }
 
-  #isNamed(node: Expression, name: string, locals: ReadonlySet<string>): boolean {
-    if (node.type === 'Identifier') return locals.has(node.name);
-    return (
-      node.type === 'MemberExpression' &&
-      !node.computed &&
-      node.property.type === 'Identifier' &&
-      node.property.name === name &&
-      node.object.type === 'Identifier' &&
-      this.#names.packages.has(node.object.name)
-    );
-  }
-
   #placeOf(node: { readonly start: number }): Place {
     return { file: this.#module.path, line: this.#lineOf(node.start), language: 'node' };
   }
@@ -327,7 +300,6 @@ class FileReader {
 
 const WHOLE: Reading = { style: CallStyle.WHOLE, parameters: [] };
 
-/** Local names of the SDK and its members. */
 /** Returns the expression of the key `schema` in settings or in a route's options. */
 function schemaOf(node: CallExpression['arguments'][number]): Expression | undefined {
   if (node.type !== 'ObjectExpression') return undefined;
@@ -335,114 +307,9 @@ function schemaOf(node: CallExpression['arguments'][number]): Expression | undef
   return undefined;
 }
 
-function namesOf({ program }: ParsedModule): Names {
-  const short = new Set<string>();
-  const long = new Set<string>();
-  const enumerations = new Map<string, string>();
-  const packages = new Set<string>();
-  const secrets = new Set<string>();
-  const take = (imported: string, local: string): void => {
-    if (imported === 'endpoint') short.add(local);
-    else if (imported === 'Endpoint') long.add(local);
-    else if (imported === 'secret') secrets.add(local);
-    else if (ENUMERATIONS.has(imported)) enumerations.set(local, imported);
-  };
-  for (const statement of program.body) {
-    if (statement.type === 'ImportDeclaration' && statement.source.value === SDK) {
-      for (const specifier of statement.specifiers) {
-        if (specifier.type !== 'ImportSpecifier') packages.add(specifier.local.name);
-        else if (specifier.imported.type === 'Identifier') take(specifier.imported.name, specifier.local.name);
-      }
-    } else if (statement.type === 'VariableDeclaration') {
-      for (const { id, init } of statement.declarations) {
-        if (init === null || !isRequire(init)) continue;
-        if (id.type === 'Identifier') packages.add(id.name);
-        else if (id.type === 'ObjectPattern') {
-          for (const property of id.properties) {
-            const name = property.type === 'Property' ? keyOf(property) : null;
-            if (property.type === 'Property' && name !== null && property.value.type === 'Identifier') take(name, property.value.name);
-          }
-        }
-      }
-    }
-  }
-  return { short, long, enumerations, packages, secrets, constants: constantsOf(program) };
-}
-
-function isRequire(node: Expression): boolean {
-  if (node.type !== 'CallExpression' || node.callee.type !== 'Identifier' || node.callee.name !== 'require') return false;
-  const [argument] = node.arguments;
-  return argument?.type === 'Literal' && argument.value === SDK;
-}
-
-/** The expressions of a statement, each with the variable that receives its value. */
-function expressionsOf(statement: Statement): { readonly expression: Expression; readonly variable: string | null }[] {
-  switch (statement.type) {
-    case 'ExpressionStatement':
-      return [assigned(statement.expression)];
-    case 'VariableDeclaration':
-      return statement.declarations.flatMap(({ id, init }) =>
-        init === null ? [] : [{ expression: init, variable: id.type === 'Identifier' ? id.name : null }],
-      );
-    case 'ExportNamedDeclaration':
-      return statement.declaration?.type === 'VariableDeclaration' ? expressionsOf(statement.declaration) : [];
-    case 'ExportDefaultDeclaration':
-      return statement.declaration.type.endsWith('Declaration')
-        ? []
-        : [{ expression: statement.declaration as Expression, variable: null }];
-    default:
-      return [];
-  }
-}
-
-/** `exports.embed = …` also names its value. */
-function assigned(expression: Expression): { readonly expression: Expression; readonly variable: string | null } {
-  if (expression.type !== 'AssignmentExpression') return { expression, variable: null };
-  const { left, right } = expression;
-  const name = left.type === 'MemberExpression' && !left.computed && left.property.type === 'Identifier' ? left.property.name : null;
-  return { expression: right, variable: name };
-}
-
-/** Names that `export { … }` and `exports.name = …` export unchanged. */
-function exportedNames(body: readonly Statement[]): Set<string> {
-  const names = new Set<string>();
-  for (const statement of body) {
-    if (statement.type === 'ExportNamedDeclaration' && statement.source === null) {
-      for (const { local, exported } of statement.specifiers) {
-        if (local.type === 'Identifier' && exported.type === 'Identifier' && local.name === exported.name) names.add(local.name);
-      }
-    } else if (statement.type === 'ExpressionStatement' && statement.expression.type === 'AssignmentExpression') {
-      const { variable } = assigned(statement.expression);
-      if (variable !== null) names.add(variable);
-    }
-  }
-  return names;
-}
-
 function constantOf(node: Expression, { constants }: Scope): Expression {
   const constant = node.type === 'Identifier' ? constants.get(node.name) : undefined;
   return constant === undefined ? node : bare(constant);
-}
-
-function isFunctionNode(node: Expression): node is Expression & (Callable | Class) {
-  return node.type === 'ArrowFunctionExpression' || node.type === 'FunctionExpression' || node.type === 'ClassExpression';
-}
-
-function isClassNode(node: Callable | Class): node is Class {
-  return node.type === 'ClassDeclaration' || node.type === 'ClassExpression';
-}
-
-function bare(node: Expression): Expression {
-  switch (node.type) {
-    case 'ParenthesizedExpression':
-    case 'TSAsExpression':
-    case 'TSSatisfiesExpression':
-    case 'TSNonNullExpression':
-    case 'AwaitExpression':
-      return bare(node.type === 'AwaitExpression' ? node.argument : node.expression);
-    default:
-      return node;
-  }
 }
 
 /** Returns a name for an anonymous function: `get_/items/{id}` → `get_items_id`. */

@@ -14,7 +14,6 @@ const MAX_LARGE = 600;
 const LARGE = [
   'agent/engine/engine.ts',
   'agent/runtimes/foreign/foreign-worker.ts',
-  'compiler/discovery/node.ts',
   'compiler/discovery/python/discover.py',
   'compiler/signatures/python/read_schema.py',
   'scheduler/engine/engine.ts',
