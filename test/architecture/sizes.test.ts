@@ -15,7 +15,6 @@ const LARGE = [
   'agent/engine/engine.ts',
   'agent/runtimes/foreign/foreign-worker.ts',
   'compiler/discovery/python/discover.py',
-  'compiler/signatures/python/read_schema.py',
   'scheduler/engine/engine.ts',
   'scheduler/store/postgres/client.ts',
   'test/console/details.test.ts',

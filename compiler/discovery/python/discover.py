@@ -16,7 +16,7 @@ sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 
 from module_names import Fault, check_standard_names, check_unicode_form, is_standard, source_roots, standard_names  # noqa: E402
 from read_function import description_of, read_plain  # noqa: E402
-from read_schema import Sources  # noqa: E402
+from sources import Sources  # noqa: E402
 
 PACKAGE = "capstan"
 

@@ -19,7 +19,9 @@ import sys
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 sys.dont_write_bytecode = True
 
-from read_schema import Schemas, Sources, sample_of  # noqa: E402
+from read_schema import Schemas  # noqa: E402
+from schema_sample import sample_of  # noqa: E402
+from sources import Sources  # noqa: E402
 
 SAMPLES = {
     "str": "text",
