@@ -30,6 +30,7 @@ import { checkName } from './deploy-rules.ts';
 import { endpointNamed } from './endpoint-info.ts';
 import { rulesMessage, rulesOf } from './isolation-rules.ts';
 import { pageOf } from './page.ts';
+import { checkShownName } from './shown-name.ts';
 
 /** Characters of a key's plaintext shown in lists; at most a quarter of a short one that an operator chose. */
 const PREFIX_LENGTH = 8;
@@ -240,8 +241,7 @@ function scopeOf(state: State, account: string, request: CreateKeyRequest): Pick
 }
 
 function keyName(name: string): string {
-  if (name.trim() === '' || name.length > 128)
-    throw new CapstanError('INVALID_ARGUMENT', 'name: must be 1 to 128 characters', { field: 'name' });
+  checkShownName(name);
   return name.trim();
 }
 

@@ -18,6 +18,7 @@ import { lastSeen, nodeInfo, tokenInfos } from './fleet-view.ts';
 import { machineTypes } from './machine-types.ts';
 import { pageOf } from './page.ts';
 import { sharedNodeInfo } from './shared-hosts.ts';
+import { checkShownName } from './shown-name.ts';
 
 export interface NodeCallDeps {
   readonly engine: Engine;
@@ -34,7 +35,6 @@ type NodeCalls = Pick<
   'listNodes' | 'listMachineTypes' | 'createJoinToken' | 'listJoinTokens' | 'revokeJoinToken' | 'drainNode' | 'resumeNode' | 'removeNode'
 >;
 
-const LONGEST_TOKEN_NAME = 128;
 /** Validity of a token whose creator does not say how long. */
 const DEFAULT_EXPIRY_S = 86_400;
 /** Nodes that may join with a token whose creator does not say how many. */
@@ -76,8 +76,7 @@ export function nodeCalls({ engine, auth, clock, log, cells, onNodeRemoved }: No
       return { machineTypes: machineTypes(engine.state) };
     }),
     createJoinToken: operator('CreateJoinToken', async ({ name, expiresInS, maxUses, neverExpires }, changed, audit) => {
-      if (name.length > LONGEST_TOKEN_NAME)
-        throw new CapstanError('INVALID_ARGUMENT', `name: must have at most ${LONGEST_TOKEN_NAME} characters`, { field: 'name' });
+      checkShownName(name, { mayBeEmpty: true });
       if (neverExpires && expiresInS !== 0)
         throw new CapstanError('INVALID_ARGUMENT', 'expiresInS: must not be given for a token that never expires', { field: 'expiresInS' });
       const joinToken = joinTokenText(cells?.own ?? DEFAULT_CELL, randomBytes(32).toString('hex'));

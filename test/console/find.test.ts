@@ -7,7 +7,7 @@ import type { Browser, Page } from 'playwright-core';
 import { Receiver } from '../support/receiver.ts';
 import { Stack } from '../support/stack.ts';
 import { until } from '../support/until.ts';
-import { HOSTILE } from './app/handlers.ts';
+import { MARKUP } from './app/handlers.ts';
 import { becomes, browserPath, buildConsole, checkAccessibility, closeBrowser, openBrowser, openPage, signIn, SKIPPED } from './browser.ts';
 
 const serial = browserPath === undefined ? test.serial.skip : test.serial;
@@ -47,7 +47,7 @@ serial(`jobs, endpoints, nodes, workers and keys are found by the keyboard alone
   const job = await stack.run(idOf('hostile'), {});
   const { workerId = '' } = await stack.ended(idOf('hostile'), job);
   const [node] = JSON.parse(await stack.tool('node', 'list', '--json')) as { id: string; name: string }[];
-  await graphql('mutation ($name: String!) { createApiKey(name: $name, scope: READ_ONLY) { key { id } } }', { name: `key ${HOSTILE}` });
+  await graphql('mutation ($name: String!) { createApiKey(name: $name, scope: READ_ONLY) { key { id } } }', { name: `key ${MARKUP}` });
   const page = await openPage(t, browser, stack.url);
   await signIn(page, stack.url, stack.apiKey, '/console/account');
   const options = page.getByRole('listbox', { name: 'Found' }).getByRole('option');
@@ -102,7 +102,7 @@ serial(`jobs, endpoints, nodes, workers and keys are found by the keyboard alone
 serial(`one request finds a job, whose page names the key that submitted it${SKIPPED}`, async (t) => {
   const { createApiKey } = await graphql<{ createApiKey: { plaintext: string } }>(
     'mutation ($name: String!) { createApiKey(name: $name, scope: ALL) { plaintext } }',
-    { name: `nightly ${HOSTILE}` },
+    { name: `nightly ${MARKUP}` },
   );
   const headers = { authorization: `Bearer ${createApiKey.plaintext}`, 'content-type': 'application/json' };
   const response = await fetch(`${stack.url}/v2/${idOf('hostile')}/run`, { method: 'POST', headers, body: '{"input":{}}' });

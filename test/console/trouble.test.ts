@@ -12,6 +12,8 @@ import { becomes, browserPath, buildConsole, checkAccessibility, closeBrowser, o
 const serial = browserPath === undefined ? test.serial.skip : test.serial;
 
 const MARKUP = '<img src=x onerror="window.hacked=1">{{7*7}}';
+/** As long as a name may be. */
+const LONG_NAME = `${MARKUP}"'`.padEnd(128, '&');
 const HOSTILE = `${MARKUP}\u202e\u001b[31m`;
 const TABS = 10;
 /** More than one search looks at. */
@@ -154,8 +156,8 @@ serial(`hostile names, inputs and errors are text everywhere${SKIPPED}`, async (
     const answer = await stack.call('/graphql', { method: 'POST', body: JSON.stringify({ query, variables }) });
     t.deepEqual(Object.keys((await answer.json()) as object), ['data']);
   };
-  await mutate('mutation ($n: String!) { createApiKey(name: $n, scope: READ_ONLY) { text } }', { n: HOSTILE });
-  await mutate('mutation ($n: String!) { createJoinToken(name: $n) { text } }', { n: HOSTILE });
+  await mutate('mutation ($n: String!) { createApiKey(name: $n, scope: READ_ONLY) { text } }', { n: LONG_NAME });
+  await mutate('mutation ($n: String!) { createJoinToken(name: $n) { text } }', { n: LONG_NAME });
   await mutate('mutation ($e: ID!, $s: EndpointSettings!) { updateEndpoint(endpoint: $e, settings: $s) { id } }', {
     e: idOf('failing'),
     s: { description: MARKUP },

@@ -1,6 +1,8 @@
 /** Functions that try what a hostile tenant tries with a page that shows their texts. */
 
-export const HOSTILE = '<img src=x onerror="window.hacked=1"><script>window.hacked=1</script>\u202e\u001b[31m${7*7}';
+/** Names may have it: it is printable. */
+export const MARKUP = '<img src=x onerror="window.hacked=1"><script>window.hacked=1</script>${7*7}';
+export const HOSTILE = `${MARKUP}\u202e\u001b[31m`;
 
 /** Returns its input beside a hostile text, and prints one. */
 export function hostile(input: Record<string, unknown>): object {
