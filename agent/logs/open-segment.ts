@@ -28,7 +28,7 @@ export function* tailLines(file: number, endpointId: string): Generator<string> 
     let kept = 0;
     while (at > 0) {
       const size = Math.min(BLOCK_BYTES, at);
-      if (size + kept > buffer.length) buffer = grown(buffer, buffer.length - kept, buffer.length);
+      if (size + kept > buffer.length) buffer = grown(buffer, 'end');
       at -= size;
       const start = buffer.length - kept - size;
       const got = readSync(file, buffer, start, size, at);
@@ -60,7 +60,7 @@ export function* linesFrom(file: number, endpointId: string, afterUs: number): G
     /** Bytes at the start of the buffer of a line that is not complete. */
     let kept = 0;
     for (;;) {
-      if (kept + BLOCK_BYTES > buffer.length) buffer = grown(buffer, 0, kept);
+      if (kept + BLOCK_BYTES > buffer.length) buffer = grown(buffer, 'start');
       const got = readSync(file, buffer, kept, BLOCK_BYTES, at);
       if (got === 0) break;
       at += got;
@@ -92,10 +92,10 @@ function startOf(file: number, buffer: Buffer, endpointId: string, afterUs: numb
   return 0;
 }
 
-/** Returns a buffer of twice the size that has the bytes from `from` to `to` at the same end as before; frees the one given. */
-function grown(buffer: Buffer, from: number, to: number): Buffer {
+/** Returns a buffer of twice the size with the same bytes at its start or at its end; frees the one given. */
+function grown(buffer: Buffer, place: 'start' | 'end'): Buffer {
   const larger = Buffer.allocUnsafeSlow(2 * buffer.length);
-  buffer.copy(larger, from === 0 ? 0 : larger.length - (to - from), from, to);
+  buffer.copy(larger, place === 'start' ? 0 : buffer.length);
   freeBuffer(buffer);
   return larger;
 }

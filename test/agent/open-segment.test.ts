@@ -38,6 +38,23 @@ for (const [name, tail] of [
     t.deepEqual(backward.toReversed(), mixed);
   });
 
+for (const [name, tail] of [
+  ['that ends with a line end', '\n'],
+  ['whose last line has none', ''],
+] as const)
+  test(`a long last line of a segment ${name} is read alike from both ends`, async (t) => {
+    // As a worker prints them whose characters are stored as six each.
+    for (const length of [60_000, 130_000, 200_000, 400_000]) {
+      const lines = [lineAt(1_000, 'before'), lineAt(1_001, 'x'.repeat(length))];
+      const open = await segment(t, lines.join('\n') + tail);
+      const backward = [...tailLines(open(), ENDPOINT)].filter((line) => line !== '');
+      t.is(backward.length, lines.length);
+      t.true(backward.toReversed().join('\n') === lines.join('\n'), `${length} characters`);
+      const forward = [...linesFrom(open(), ENDPOINT, 0)].filter((line) => line !== '');
+      t.true(forward.join('\n') === lines.join('\n'), `${length} characters, forward`);
+    }
+  });
+
 test('an empty segment has no lines', async (t) => {
   const open = await segment(t, '');
   t.deepEqual([...linesFrom(open(), ENDPOINT, 5)].join(''), '');
