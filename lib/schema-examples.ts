@@ -10,6 +10,11 @@ const DEEPEST = 12;
 /** Items, properties and characters that an example may have. */
 const MAX_PARTS = 100;
 const MAX_LENGTH = 1_000;
+/** Schemas that are joined to others, by references and by `allOf`: one that refers to itself would be joined without end. */
+const MAX_JOINED = 200;
+/** Characters of the values that an example takes from its schema: one value may stand for many items. */
+const MAX_TAKEN = 64 * 1024;
+const DEEPEST_VALUE = 100;
 const OWN = '#/$defs/';
 
 const FORMATS: Readonly<Record<string, string>> = {
@@ -37,9 +42,13 @@ export function exampleOf(text: string | null | undefined, otherwise: unknown): 
 const TYPED: Readonly<Record<string, unknown>> = { string: 'text', number: 1, integer: 1, boolean: true, array: [], object: {} };
 
 /** Returns an example of a parameter (ParameterSpec of nodes.proto): its default, or what its schema or its type admits. */
-export function parameterExample({ type, schema, defaultValue }: ParameterFacts, otherwise: unknown = TYPED[type] ?? 'text'): unknown {
+export function parameterExample({ type, schema, defaultValue }: ParameterFacts, otherwise: unknown = plainExample(type)): unknown {
   const known = defaultValue === undefined ? undefined : parsed(defaultValue);
   return known ?? exampleOf(schema, otherwise);
+}
+
+function plainExample(type: string): unknown {
+  return Object.hasOwn(TYPED, type) ? TYPED[type] : 'text';
 }
 
 interface ParameterFacts {
@@ -67,6 +76,8 @@ function parsed(text: string): unknown {
 class Example {
   readonly #definitions: Json;
   #parts = 0;
+  #joined = 0;
+  #taken = 0;
 
   constructor(schema: Json) {
     this.#definitions = isObject(schema['$defs']) ? schema['$defs'] : {};
@@ -77,11 +88,11 @@ class Example {
     this.#parts += 1;
     if (!isObject(given) || depth > DEEPEST || this.#parts > MAX_PARTS) return null;
     const schema = this.#whole(given, depth);
-    if ('const' in schema) return schema['const'];
+    if ('const' in schema) return this.#take(schema['const']);
     const { enum: values, examples } = schema;
-    if (variant === 0 && 'default' in schema) return schema['default'];
-    if (Array.isArray(values) && values.length > 0) return values[variant % values.length] as unknown;
-    if (Array.isArray(examples) && examples.length > 0) return examples[variant % examples.length] as unknown;
+    if (variant === 0 && 'default' in schema) return this.#take(schema['default']);
+    if (Array.isArray(values) && values.length > 0) return this.#take(values[variant % values.length]);
+    if (Array.isArray(examples) && examples.length > 0) return this.#take(examples[variant % examples.length]);
     for (const key of ['anyOf', 'oneOf']) {
       const choices = schema[key];
       if (!Array.isArray(choices) || choices.length === 0) continue;
@@ -92,10 +103,16 @@ class Example {
     return this.#ofType(schema, variant, depth);
   }
 
+  /** A value of the schema itself; null when too much was taken, and for one that is too deep. */
+  #take(value: unknown): unknown {
+    this.#taken += lengthOf(value, 0);
+    return this.#taken > MAX_TAKEN ? null : value;
+  }
+
   /** The schema with what it refers to, and with all parts that it must obey. */
   #whole(schema: Json, depth: number): Json {
     let { $ref: reference, allOf, ...whole } = schema;
-    for (let n = 0; typeof reference === 'string' && n < DEEPEST; n += 1) {
+    for (let n = 0; typeof reference === 'string' && n < DEEPEST && this.#mayJoin(); n += 1) {
       const name = reference.startsWith(OWN) ? reference.slice(OWN.length) : '';
       const found = Object.hasOwn(this.#definitions, name) ? this.#definitions[name] : undefined;
       if (!isObject(found)) break;
@@ -105,9 +122,16 @@ class Example {
       reference = next;
     }
     if (!Array.isArray(allOf) || depth > DEEPEST) return whole;
-    return (allOf as unknown[]).slice(0, MAX_PARTS).reduce<Json>((all, each) => {
-      return isObject(each) ? merged(all, this.#whole(each, depth + 1)) : all;
-    }, whole);
+    for (const each of allOf as unknown[]) {
+      if (!this.#mayJoin()) break;
+      if (isObject(each)) whole = merged(whole, this.#whole(each, depth + 1));
+    }
+    return whole;
+  }
+
+  #mayJoin(): boolean {
+    this.#joined += 1;
+    return this.#joined <= MAX_JOINED;
   }
 
   #ofType(schema: Json, variant: number, depth: number): unknown {
@@ -135,10 +159,12 @@ class Example {
   /** The required properties, and those with a default. */
   #object(schema: Json, depth: number): Json {
     const properties = isObject(schema['properties']) ? schema['properties'] : {};
-    const required = Array.isArray(schema['required']) ? (schema['required'] as unknown[]) : [];
+    const required = new Set(Array.isArray(schema['required']) ? (schema['required'] as unknown[]) : []);
     const made = new Map<string, unknown>();
-    for (const [name, each] of Object.entries(properties))
-      if (required.includes(name) || (isObject(each) && 'default' in each)) made.set(name, this.of(each, 0, depth + 1));
+    for (const [name, each] of Object.entries(properties)) {
+      if (this.#parts > MAX_PARTS) break;
+      if (required.has(name) || (isObject(each) && 'default' in each)) made.set(name, this.of(each, 0, depth + 1));
+    }
     const { additionalProperties: more } = schema;
     if (more === false) return Object.fromEntries(made);
     const count = Math.min(countOf(schema['minProperties']), MAX_PARTS);
@@ -168,7 +194,7 @@ function merged(a: Json, b: Json): Json {
   return {
     ...both,
     ...(properties === undefined ? {} : { properties }),
-    ...(required.length === 0 ? {} : { required }),
+    ...(required.length === 0 ? {} : { required: [...new Set(required)] }),
     ...Object.fromEntries(bounds),
   };
 }
@@ -214,6 +240,14 @@ function textOf(schema: Json, variant: number): string {
   if (typeof format === 'string' && Object.hasOwn(FORMATS, format)) return FORMATS[format] ?? '';
   const text = variant === 0 ? 'text' : `text${variant}`;
   return text.padEnd(least, 'text').slice(0, Math.max(least, Math.min(most, MAX_LENGTH)));
+}
+
+/** About the characters of a value as JSON; infinite for one that is too deep to be written. */
+function lengthOf(value: unknown, depth: number): number {
+  if (typeof value === 'string') return value.length + 2;
+  if (typeof value !== 'object' || value === null) return 5;
+  if (depth > DEEPEST_VALUE) return Infinity;
+  return Object.entries(value).reduce((sum, [key, each]) => sum + key.length + lengthOf(each, depth + 1), 2);
 }
 
 function countOf(value: unknown): number {

@@ -85,7 +85,10 @@ export function endpointShape(info: EndpointInfo, addresses: Addresses, detail: 
     routes: routeShapes(spec),
     functions: (spec?.functions ?? []).map(({ name }) => name),
     signatures: (spec?.functions ?? []).map(signatureShape),
-    exampleInput: exampleInputOf(spec?.functions[0]),
+    // Read only when it is asked for: a schema has up to 64 KiB.
+    get exampleInput() {
+      return exampleInputOf(spec?.functions[0]);
+    },
     settings: settingsShape(spec),
     defaultMaxAttempts: info.defaultMaxAttempts,
     workers: { total: info.workers, max: spec?.workersMax ?? 0 },

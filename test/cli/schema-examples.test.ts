@@ -96,6 +96,19 @@ test('a hostile schema makes a small example in no time', (t) => {
     JSON.stringify(exampleOf(JSON.stringify({ type: 'array', minItems: 1e9, items: { type: 'string', minLength: 1e9 } }), 0)).length <
       200_000,
   );
+  // Each would be joined a hundred times at each of twelve depths.
+  for (const key of ['allOf', 'anyOf', 'oneOf']) {
+    const each = { $ref: '#/$defs/A' };
+    const joined = { $ref: '#/$defs/A', $defs: { A: { [key]: Array.from({ length: 100 }, () => each), properties: { a: each } } } };
+    t.true(JSON.stringify(exampleOf(JSON.stringify(joined), 0)).length < 10_000, key);
+  }
+  const long = { type: 'array', minItems: 100, items: { const: 'x'.repeat(60_000) } };
+  t.true(JSON.stringify(exampleOf(JSON.stringify(long), 0)).length < 100_000);
+  t.is(exampleOf(`{"const":${'['.repeat(30_000)}${']'.repeat(30_000)}}`, 0), null);
+  const names = Array.from({ length: 2_000 }, (_, at) => `p${at}`);
+  const wide = { type: 'object', properties: Object.fromEntries(names.map((name) => [name, { $ref: '#/$defs/A' }])), required: names };
+  t.true(JSON.stringify(exampleOf(JSON.stringify({ $ref: '#/$defs/A', $defs: { A: wide } }), 0)).length < 10_000);
+  t.is(parameterExample({ type: 'constructor' }), 'text');
   const circle = { $ref: '#/$defs/A', $defs: { A: { $ref: '#/$defs/B' }, B: { $ref: '#/$defs/A' } } };
   t.notThrows(() => exampleOf(JSON.stringify(circle), 0));
   t.is(
