@@ -36,14 +36,11 @@ export async function readSource(
     if ((await git(QUIET, 'rev-parse', '--is-inside-work-tree')).trim() !== 'true') return null;
     const [commit = '', message = ''] = (await git(QUIET, 'log', '-1', '--no-show-signature', '--format=%H%x00%s', 'HEAD')).split('\0');
     if (!COMMIT.test(commit)) return null;
-    const programs = await git(QUIET, 'config', '--null', '--name-only', '--local', '--get-regexp', PROGRAMS).catch(noMatch);
-    const settings = [
-      ...QUIET,
-      ...programs
-        .split('\0')
-        .filter((name) => name !== '')
-        .map((name) => [name, ''] as const),
-    ];
+    const named = (scope: string): Promise<string> =>
+      git(QUIET, 'config', '--null', '--name-only', scope, '--includes', '--get-regexp', PROGRAMS);
+    // Without settings of its own, a worktree of several is an error.
+    const programs = [await named('--local').catch(noMatch), await named('--worktree').catch(() => '')].join('\0');
+    const settings = [...QUIET, ...[...new Set(programs.split('\0'))].filter((name) => name !== '').map((name) => [name, ''] as const)];
     return {
       commit,
       message: sourceMessage(message.slice(0, MAX_SOURCE_MESSAGE * 4)),
@@ -83,7 +80,12 @@ async function runGit(folder: string, environment: NodeJS.ProcessEnv, settings: 
       [`GIT_CONFIG_VALUE_${at}`, value],
     ]),
   );
-  const variables = { GIT_OPTIONAL_LOCKS: '0', GIT_TERMINAL_PROMPT: '0', GIT_CONFIG_COUNT: String(settings.length), LC_ALL: 'C' };
+  const variables = {
+    ...{ GIT_OPTIONAL_LOCKS: '0', GIT_TERMINAL_PROMPT: '0', LC_ALL: 'C' },
+    // What a partial clone lacks is not fetched: a remote may name a program.
+    ...{ GIT_NO_LAZY_FETCH: '1', GIT_ALLOW_PROTOCOL: '' },
+    GIT_CONFIG_COUNT: String(settings.length),
+  };
   const { stdout } = await promisify(execFile)('git', ['--no-pager', ...args], {
     cwd: folder,
     env: { ...inherited, ...variables, ...own },

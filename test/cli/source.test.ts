@@ -1,6 +1,6 @@
 /** The commit that `deploy` records, read from real checkouts; nothing that a checkout names is run. */
 import { execFile } from 'node:child_process';
-import { chmod, mkdir, stat, writeFile } from 'node:fs/promises';
+import { chmod, mkdir, rm, stat, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { promisify } from 'node:util';
 
@@ -71,6 +71,15 @@ only(`programs that a checkout names are not run${SKIPPED}`, async (t) => {
   const program = join(folder, '../program.sh');
   await writeFile(program, `#!/bin/sh\necho ran >> '${mark}'\ncat\n`);
   await chmod(program, 0o755);
+  // Of the same size: only their bytes show whether they differ.
+  const files = ['app.ts', 'b.py', 'c.in', 'd.wt'];
+  for (const name of files) await writeFile(join(folder, name), 'added\n');
+  await writeFile(
+    join(folder, '.gitattributes'),
+    '*.ts filter=evil diff=evil\n*.py filter=a=b\n*.in filter=included\n*.wt filter=worktree\n',
+  );
+  await git(folder, 'add', '.');
+  await git(folder, 'commit', '--quiet', '-m', 'files');
   for (const name of [
     'core.fsmonitor',
     'filter.evil.clean',
@@ -81,9 +90,32 @@ only(`programs that a checkout names are not run${SKIPPED}`, async (t) => {
   ])
     await git(folder, 'config', name, name === 'log.showSignature' ? 'true' : program);
   await git(folder, 'config', 'gpg.program', program);
-  await writeFile(join(folder, '.gitattributes'), '*.ts filter=evil diff=evil\n*.py filter=a=b\n');
-  await writeFile(join(folder, 'app.ts'), 'changed\n');
+  // git reads these files as well.
+  await writeFile(join(folder, '../.git/included'), `[filter "included"]\n\tclean = ${program}\n`);
+  await git(folder, 'config', 'include.path', 'included');
+  await git(folder, 'config', 'extensions.worktreeConfig', 'true');
+  await git(folder, 'config', '--worktree', 'filter.worktree.clean', program);
+  for (const name of files) await writeFile(join(folder, name), 'other\n');
   t.true((await sourceOf(folder))?.isDirty);
+  await t.throwsAsync(stat(mark), { code: 'ENOENT' });
+});
+
+only(`what a partial clone lacks is not fetched${SKIPPED}`, async (t) => {
+  const folder = await checkout(t);
+  const mark = join(folder, '../ran');
+  const program = join(folder, '../program.sh');
+  await writeFile(program, `#!/bin/sh\necho ran >> '${mark}'\nexit 1\n`);
+  await chmod(program, 0o755);
+  for (const [name, value] of [
+    ['extensions.partialClone', 'origin'],
+    ['remote.origin.promisor', 'true'],
+    ['remote.origin.url', join(folder, '..')],
+    ['remote.origin.uploadpack', program],
+  ] as const)
+    await git(folder, 'config', name, value);
+  const tree = await git(folder, 'rev-parse', 'HEAD^{tree}');
+  await rm(join(folder, '../.git/objects', tree.slice(0, 2), tree.slice(2)), { force: true });
+  await sourceOf(folder);
   await t.throwsAsync(stat(mark), { code: 'ENOENT' });
 });
 
