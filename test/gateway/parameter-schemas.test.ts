@@ -3,7 +3,7 @@ import test from 'ava';
 
 import { readSpec } from '../../gateway/graphql/endpoint-form.ts';
 import { documentOf } from '../../gateway/lb/docs/document.ts';
-import { DocumentSchemas, MAX_SCHEMA_LENGTH } from '../../lib/parameter-schemas.ts';
+import { DocumentSchemas, MAX_SCHEMA_LENGTH, UNSENT_EXAMPLE } from '../../lib/parameter-schemas.ts';
 import type { EndpointEntry } from '../../proto/gen/capstan/v1/control.ts';
 import { EndpointEntry as Entry } from '../../proto/gen/capstan/v1/control.ts';
 import type { ParameterSpec } from '../../proto/gen/capstan/v1/nodes.ts';
@@ -50,8 +50,8 @@ test('a model that takes the body is its schema; the others are in the query', (
   ]);
   const operation = paths['/items/{id}']?.['put'];
   t.deepEqual(operation?.parameters, [
-    { name: 'id', in: 'path', required: true, schema: { type: 'integer' } },
-    { name: 'dry', in: 'query', required: false, schema: { type: 'boolean' } },
+    { name: 'id', in: 'path', required: true, schema: { type: 'integer' }, example: 1 },
+    { name: 'dry', in: 'query', required: false, schema: { type: 'boolean' }, examples: UNSENT_EXAMPLE },
   ]);
   t.deepEqual(operation?.requestBody, {
     required: true,
@@ -155,7 +155,9 @@ test('a deployment by GraphQL may have schemas', (t) => {
     name: 'e',
     functions: [{ name: 'f', module: 'm.py', callStyle: 'CALL_STYLE_POSITIONAL', parameters: [{ ...parameters[0], ...more }] }],
   });
-  t.deepEqual(readSpec(form({})).functions[0]?.parameters, parameters);
+  t.deepEqual(readSpec(form({})).functions[0]?.parameters, [{ ...parameters[0], defaultValue: undefined }]);
+  t.is(readSpec(form({ defaultValue: '1' })).functions[0]?.parameters[0]?.defaultValue, '1');
+  t.throws(() => readSpec(form({ defaultValue: 1 })), { message: /parameters\[0\]\.defaultValue/ });
   t.throws(() => readSpec(form({ schema: {} })), { message: /parameters\[0\]\.schema/ });
   t.throws(() => readSpec(form({ takesBody: 'yes' })), { message: /parameters\[0\]\.takesBody/ });
 });
