@@ -24,29 +24,24 @@ import { Gateways } from './invoke/gateways.ts';
 import { InventoryKeeper } from './inventory/inventory.ts';
 import { KernelLog } from './inventory/kernel-log.ts';
 import { NvidiaProbe } from './inventory/nvidia-probe.ts';
-import { openPythonEnvironments, type WorkerEnvironments } from './inventory/python-environment.ts';
+import { openPythonEnvironments } from './inventory/python-environment.ts';
 import type { DeviceProbe } from './inventory/probe.ts';
-import { AGENT_MARK, agentMark, killLeftovers } from './runtimes/escaped.ts';
-import { ForeignWorkers } from './runtimes/foreign/foreign-workers.ts';
+import { killLeftovers } from './runtimes/escaped.ts';
 import { LogForwarder } from './logs/forwarding/log-forwarder.ts';
 import { LogStore } from './logs/log-store.ts';
 import { LogWaits } from './logs/log-waits.ts';
-import { ownModules } from './runtimes/own-modules.ts';
 import { stageBootstrap, WITH_INSTALLATION } from './runtimes/bootstrap.ts';
 import { ContainerRuntime } from './runtimes/container/container-runtime.ts';
 import { checkContainerRuntime, ContainerEngine } from './runtimes/container/engine.ts';
 import type { Runtime } from './runtimes/runtime.ts';
 import { AccountReaders } from './runtimes/reading/account-readers.ts';
-import { ProcessGpuViews } from './runtimes/hosted/process-gpu-views.ts';
-import { ProcessRuntime } from './runtimes/process/process-runtime.ts';
-import { ThreadRuntime } from './runtimes/thread/thread-runtime.ts';
 import { WorkFolders } from './runtimes/work-folders.ts';
 import { ControlGroups } from './sandbox/cgroups/control-groups.ts';
-import type { WorkerLauncher } from './sandbox/launcher.ts';
-import { openLevel, type OpenedLevel } from './sandbox/levels/open-level.ts';
 import { readIdentity } from './session/identity.ts';
 import { noToken, Session } from './session/session.ts';
 import { WorkerApi } from './worker-api/server.ts';
+import { HostSoftware } from './host-software.ts';
+import { agentVariables, defaultRuntimes, openNodeLevel } from './worker-runtimes.ts';
 
 const PROTOCOL = 1;
 const DAY_MS = 86_400_000;
@@ -55,8 +50,6 @@ const FIRST_PROBE_MS = 2_000;
 /** Time for the last results to be acknowledged when the agent closes, ms. */
 const LAST_ACKS_MS = 2_000;
 const LAST_ACKS_POLL_MS = 10;
-/** Delay of spares for rarely used runtimes, ms: the agent's own start comes first. */
-const LATER_SPARES_MS = 1_000;
 
 /** Replacements of default parts, for a test or another runtime. */
 export interface AgentDeps {
@@ -121,9 +114,14 @@ async function startIn(folder: string, config: AgentConfig, deps: AgentDeps, loc
     log,
   });
   const level = await openNodeLevel(config, { folder, bootstrap, pythons, groups, log });
-  const workerEnv = level.launcher.level === 'user' ? pythons.everyone : pythons.own;
+  const { launcher } = level;
+  const software = new HostSoftware({ pythons, launcher, variables: agentVariables(launcher, { folder, bootstrap }) });
   const runtimes =
-    deps.runtimes ?? defaultRuntimes(config, { folder, bootstrap, api: workerApi, launcher: level.launcher, hostEnv: workerEnv, log });
+    deps.runtimes ?? defaultRuntimes(config, { folder, bootstrap, api: workerApi, launcher, baseEnv: software.baseEnv, log });
+  software.onChange = (baseEnv) => {
+    log.info({ path: baseEnv['PATH'] }, "the host's Python has changed: workers that start from now on run in another one");
+    for (const runtime of runtimes) runtime.setBaseEnv?.(baseEnv);
+  };
   const readers = new AccountReaders({ bootstrap });
   const containers = runtimes.find((runtime) => runtime instanceof ContainerRuntime);
   const endpoints = new Map<string, KnownEndpoint>();
@@ -145,7 +143,7 @@ async function startIn(folder: string, config: AgentConfig, deps: AgentDeps, loc
   const blobs = new BlobTransfer(finder, () => session.identity);
   const cache = await ArtifactCache.open({
     ...{ folder: join(folder, 'cache'), maxBytes: config.cacheBytes, blobs, log },
-    compile: (build, signal) => compileBuild(build, { env: workerEnv, signal }),
+    compile: (build, signal) => compileBuild(build, { env: software.hostEnv, signal }),
   });
   const workFolders = await WorkFolders.open(work, log);
 
@@ -168,8 +166,7 @@ async function startIn(folder: string, config: AgentConfig, deps: AgentDeps, loc
     unreachableGateways: () => gateways.unreachable,
     gatewayUnknown: () => gatewayUrl === '',
     folder,
-    env: workerEnv,
-    refreshPython: () => pythons.refresh(),
+    python: software,
     lightMs: config.inventoryMs,
     fullMs: config.inventoryFullMs,
     log,
@@ -275,118 +272,6 @@ async function startIn(folder: string, config: AgentConfig, deps: AgentDeps, loc
     removed: removed.promise,
     close: () => end(false),
   };
-}
-
-interface LevelDeps {
-  readonly folder: string;
-  readonly bootstrap: string;
-  readonly pythons: WorkerEnvironments;
-  readonly groups: ControlGroups;
-  readonly log: Logger;
-}
-
-/** Opens the level of isolation, and logs once what it is and what is missing. */
-async function openNodeLevel(config: AgentConfig, { folder, bootstrap, pythons, groups, log }: LevelDeps): Promise<OpenedLevel> {
-  const { dataDir, workerUids } = config;
-  const level = await openLevel({
-    setting: config.isolation,
-    sandbox: {
-      folder,
-      dataDir,
-      uidRange: workerUids,
-      env: pythons.own,
-      sizes: { tmpBytes: config.sandboxTmpBytes, shmBytes: config.sandboxShmBytes },
-      paths: [...config.sandboxPaths, bootstrap],
-      spares: config.spareHosts > 0,
-      network: { setting: config.workerNetwork, allowed: config.workerNetworkAllow, spares: Math.min(2, config.spareHosts) },
-    },
-    user: {
-      ...{ folder: config.workerDir, dataDir, uids: workerUids, agentFolder: folder },
-      ...{ hostEnv: pythons.everyone, reads: [bootstrap, ...pythons.folders] },
-    },
-    groups,
-    pids: config.workerPids,
-    log,
-  });
-  log.info({ isolation: level.launcher.level, network: level.defaultNetworks, networks: level.networks }, 'isolation of workers');
-  for (const { without, reason, remedy } of [...level.missing, ...groups.missing]) {
-    log.warn({ without, reason, ...(remedy === '' ? {} : { remedy }) }, 'isolation of workers is incomplete');
-  }
-  return level;
-}
-
-interface RuntimeDeps {
-  readonly folder: string;
-  readonly bootstrap: string;
-  readonly api: WorkerApi;
-  readonly launcher: WorkerLauncher;
-  readonly hostEnv: Readonly<Record<string, string>>;
-  readonly log: Logger;
-}
-
-function defaultRuntimes(config: AgentConfig, { folder, bootstrap, api, launcher, hostEnv, log }: RuntimeDeps): Runtime[] {
-  const { spareHosts, workerPingMs: pingMs, workerFetchMs: fetchMs } = config;
-  const { folder: build, workFolder } = launcher.placeOf({
-    folder: join(folder, 'cache', 'build'),
-    workFolder: join(folder, 'work', 'worker'),
-  });
-  const modules = ownModules(bootstrap, [dirname(build), dirname(workFolder)]);
-  const baseEnv = launcher.environmentOf({ ...hostEnv, ...modules, [AGENT_MARK]: agentMark(folder) });
-  const gpus = new ProcessGpuViews({ program: config.nvidiaSmi, paths: config.sandboxPaths });
-  return [
-    new ThreadRuntime({ launcher, bootstrap, baseEnv, spares: spareHosts, gpus }),
-    new ProcessRuntime({
-      launcher,
-      bootstrap,
-      baseEnv,
-      // A host without Python has no Python spares; its inventory reports that, so no Python release is placed here.
-      spares: { node: spareHosts, python: spareHosts },
-      spareDelayMs: LATER_SPARES_MS,
-      python: 'python3',
-      foreign: new ForeignWorkers({ api, baseEnv, pingMs, fetchMs }),
-      gpus,
-    }),
-    containerRuntime(config, { folder, bootstrap, api, log }),
-  ];
-}
-
-interface ContainerRuntimeDeps {
-  readonly folder: string;
-  readonly bootstrap: string;
-  readonly api: WorkerApi;
-  readonly log: Logger;
-}
-
-function containerRuntime(config: AgentConfig, { folder, bootstrap, api, log }: ContainerRuntimeDeps): ContainerRuntime {
-  const {
-    nodeName,
-    workerPingMs: pingMs,
-    workerFetchMs: fetchMs,
-    containerNetwork: network,
-    containerReadOnly: readOnlyRoots,
-    registryAuthFile,
-  } = config;
-  return new ContainerRuntime({
-    engine: new ContainerEngine(config.containerSocket),
-    folder,
-    bootstrap,
-    nodeName,
-    network,
-    outboundNetwork: config.containerOutboundNetwork,
-    readOnlyRoots,
-    rules: {
-      gpus: config.containerGpus,
-      runtime: config.containerRuntime,
-      pids: config.containerPids,
-      tmpBytes: config.containerTmpBytes,
-      shmBytes: config.containerShmBytes,
-    },
-    spares: { count: config.containerSpares, keptMs: config.containerSpareMs },
-    registryAuthFile,
-    log,
-    // An image brings its own PATH and HOME.
-    foreign: { workers: new ForeignWorkers({ api, baseEnv: {}, pingMs, fetchMs }), api },
-  });
 }
 
 function nvidiaProbe(config: AgentConfig, folder: string): DeviceProbe {

@@ -46,17 +46,21 @@ print(json.dumps({"version": sys.version.split()[0], "packages": found}))
 
 const NONE: HostPython = { version: '', packages: {} };
 
+/** Reads as the user `nobody`, who can run what every user can: for a root agent whose workers are users of their own. */
+export const AS_NOBODY = { uid: 65_534, gid: 65_534 };
+
 /**
- * Returns what workers find; none where there is no Python. `env`: the environment in which the workers' Python runs.
- * Rejects where a Python fails.
+ * Returns what workers find; none where there is no Python. `env`: the environment in which the workers' Python runs; `user`: absent
+ * where it runs as this user. Rejects where a Python fails.
  */
-export async function readHostPython(env: Readonly<Record<string, string>>): Promise<HostPython> {
+export async function readHostPython(env: Readonly<Record<string, string>>, user: Partial<typeof AS_NOBODY> = {}): Promise<HostPython> {
   let stdout: string;
   try {
     // Without the packages of the agent's own user: workers have another one, or a home of their own.
-    ({ stdout } = await promisify(execFile)('python3', ['-s', '-c', PROGRAM, ...NAMES], { env, timeout: TIMEOUT_MS }));
+    ({ stdout } = await promisify(execFile)('python3', ['-s', '-c', PROGRAM, ...NAMES], { ...user, env, cwd: '/', timeout: TIMEOUT_MS }));
   } catch (error) {
-    if (isErrno(error, 'ENOENT') || (error as { code?: unknown }).code === NO_PROGRAM) return NONE;
+    // EACCES: those on PATH are in folders that this user cannot enter.
+    if (isErrno(error, 'ENOENT', 'EACCES') || (error as { code?: unknown }).code === NO_PROGRAM) return NONE;
     throw error;
   }
   const { version, packages } = JSON.parse(stdout) as { version: string; packages: Record<string, unknown> };

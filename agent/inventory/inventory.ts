@@ -8,7 +8,7 @@ import { messageOf } from '../../lib/to-error.ts';
 import { afterFullProbe, afterLightProbe, differs, NO_DEVICES, type DeviceSet } from './devices.ts';
 import { HardwareReader } from './hardware.ts';
 import { CpuLoad, quickGauges, quickIdentity, readGauges, readIdentityOfHost, type HostGauges, type HostIdentity } from './host-facts.ts';
-import { readHostPython, type HostPython } from './host-python.ts';
+import type { HostPython } from './host-python.ts';
 import type { KernelLog } from './kernel-log.ts';
 import type { DeviceProbe, ProbeResult } from './probe.ts';
 import { parseXid } from './xid.ts';
@@ -64,16 +64,21 @@ export interface InventoryOptions {
   readonly gatewayUnknown?: () => boolean;
   /** A folder on the disk that is reported. */
   readonly folder: string;
-  /** That of workers. */
-  readonly env: Readonly<Record<string, string>>;
-  /** Lets workers find base packages that were installed on the host since. */
-  readonly refreshPython?: () => Promise<void>;
+  readonly python: PythonReader;
   /** Interval of light probes, ms. */
   readonly lightMs: number;
   /** Interval of full probes, and of reading the host's hardware and Python, ms. */
   readonly fullMs: number;
   readonly log: Logger;
   readonly onChange: (inventory: Inventory) => void;
+}
+
+/** Reads the Python of workers. */
+export interface PythonReader {
+  /** Whether a Python was installed or removed since the last reading, as far as a look at PATH tells. Never rejects. */
+  hasChanged(): Promise<boolean>;
+  /** Lets workers that start from now on run what the host has now, and returns that. Rejects where a Python fails. */
+  read(): Promise<HostPython>;
 }
 
 export class InventoryKeeper {
@@ -216,16 +221,21 @@ export class InventoryKeeper {
   }
 
   /**
-   * Reads the identity and the host's Python where that is due, and tells what has changed. Outside of the rounds: a program that
+   * Reads the identity and the host's Python where that is due, Python also where it has changed, and tells what is new. Outside of the rounds: a program that
    * hangs must not hold up the probes of the devices.
    */
   #readHostLater(): void {
-    const now = performance.now();
-    if (this.#hostReading !== undefined || now - this.#hostAt < this.#options.fullMs) return;
-    this.#hostAt = now;
-    this.#hostReading = Promise.all([this.#readIdentity(), this.#readPython()]).then(() => {
+    this.#hostReading ??= this.#readHost().then(() => {
       this.#hostReading = undefined;
     });
+  }
+
+  async #readHost(): Promise<void> {
+    const now = performance.now();
+    if (now - this.#hostAt >= this.#options.fullMs) {
+      this.#hostAt = now;
+      await Promise.all([this.#readIdentity(), this.#readPython()]);
+    } else if (await this.#options.python.hasChanged()) await this.#readPython();
   }
 
   /** Leaves the last identity where the host cannot be read now. */
@@ -241,8 +251,7 @@ export class InventoryKeeper {
   /** Leaves what was known where Python fails now. */
   async #readPython(): Promise<void> {
     try {
-      await this.#options.refreshPython?.();
-      const python = await readHostPython(this.#options.env);
+      const python = await this.#options.python.read();
       this.#change(() => (this.#python = python));
     } catch (error) {
       if (!this.#closed) this.#options.log.warn({ error: messageOf(error) }, "reading the host's Python failed");

@@ -17,6 +17,8 @@ export interface Runtime {
    * nothing could be started. No event is sent before this function has returned.
    */
   start(spec: WorkerStart, events: WorkerEvents): RunningWorker;
+  /** What workers that start from now on inherit of this host. Absent: nothing. */
+  setBaseEnv?(baseEnv: Readonly<Record<string, string>>): void;
   /**
    * Looks whether a worker's GPUs can be used from inside of it. Resolves with the reason why not; undefined where they can, or where
    * it cannot be told. Absent: workers see the devices as the agent does.

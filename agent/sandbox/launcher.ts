@@ -115,6 +115,11 @@ export interface WorkerLauncher {
   placeOf(assignment: Pick<Assignment, 'folder' | 'workFolder'>): WorkerPlace;
   /** Returns what workers inherit of these variables of the host, with the values that hold for them. */
   environmentOf(base: Readonly<Record<string, string>>): Readonly<Record<string, string>>;
+  /**
+   * Looks again for what workers run of this host. `hostEnv`: the host's part of their environment from now on. Returns whether workers
+   * that start from now on see something else.
+   */
+  refresh(hostEnv: Readonly<Record<string, string>>): Promise<boolean>;
   /** Starts a process. Throws what the kernel refuses at once (no memory, an environment that is too long). */
   launch(order: LaunchSpec): WorkerProcess;
   /** Called with the address that workers get as CAPSTAN_URL, empty for none, before the first worker and at each change. */

@@ -40,6 +40,11 @@ export class PlainLauncher implements WorkerLauncher {
     return base;
   }
 
+  refresh(): Promise<boolean> {
+    // Its workers see all of the host.
+    return Promise.resolve(false);
+  }
+
   launch(order: LaunchSpec): WorkerProcess {
     return new PlainProcess(order, new WorkerLimits(this.#limits));
   }

@@ -171,7 +171,7 @@ test('hardware that cannot be read does not hold up the devices, and is told whe
     isolation: { processes: 'none', networks: [], defaultNetworks: { usual: 'host', closed: 'host' }, missing: [] },
     builds: () => [],
     folder,
-    env: { PATH },
+    python: { hasChanged: async () => false, read: async () => readHostPython({ PATH }) },
     lightMs: 5,
     fullMs: 3_600_000,
     log: pino({ level: 'silent' }),

@@ -3,25 +3,31 @@
  * the base image are, with what they require; at every level of isolation, for functions, servers, commands and what these start.
  */
 import { execFile } from 'node:child_process';
-import { chmod, mkdir, readdir, rm, utimes, writeFile } from 'node:fs/promises';
+import { chmod, mkdir, readdir, rename, rm, utimes, writeFile } from 'node:fs/promises';
 import { basename, dirname, join } from 'node:path';
 import { promisify } from 'node:util';
 
 import test, { type ExecutionContext } from 'ava';
 
-import { readHostPython } from '../../agent/inventory/host-python.ts';
+import { AS_NOBODY, readHostPython } from '../../agent/inventory/host-python.ts';
 import { openPythonEnvironments, type WorkerEnvironments } from '../../agent/inventory/python-environment.ts';
 import { ownFolder } from '../support/own-folder.ts';
 import { canFindProcesses } from '../support/processes.ts';
 import { Stack } from '../support/stack.ts';
+import { until } from '../support/until.ts';
 
 const run = promisify(execFile);
 const PYTHON = '/usr/bin/python3';
 const isThere = canFindProcesses && (await run(PYTHON, ['-c', 'import venv']).catch(() => undefined)) !== undefined;
 const linux = isThere ? test.serial : test.serial.skip;
+const isRoot = process.getuid?.() === 0;
+const asRoot = isRoot ? linux : test.serial.skip;
+if (!isRoot) console.log('skipped: what other users can run is read by root only');
 if (!isThere) console.log(`skipped: ${PYTHON} with its module venv is not here`);
 
 const MODULES = ['numpy', 'needed', 'stray', 'usersite'];
+/** In a Python that has torch, which requires `stray`, and no numpy. */
+const FOUND_LATER = { numpy: false, needed: false, stray: true, usersite: false };
 const FOUND = { numpy: true, needed: true, stray: false, usersite: false };
 const TELLS = `import importlib.util, json, subprocess, sys
 NAMES = ${JSON.stringify(MODULES)}
@@ -54,7 +60,38 @@ async function fakeHost(t: ExecutionContext, base = PYTHON): Promise<FakeHost> {
   await installed(packages, 'needed');
   await installed(packages, 'stray');
   await installed(join(folder, 'home/.local/lib', version, 'site-packages'), 'usersite');
-  return { env: { PATH: `${join(folder, 'python/bin')}:/usr/bin:/bin`, HOME: join(folder, 'home') }, packages, folder };
+  return {
+    env: { PATH: `${join(folder, 'later/bin')}:${join(folder, 'python/bin')}:/usr/bin:/bin`, HOME: join(folder, 'home') },
+    packages,
+    folder,
+  };
+}
+
+/** Puts another Python first on PATH of a host, and returns its folder. */
+async function installLater({ folder, packages }: FakeHost): Promise<string> {
+  const python = join(folder, 'later-python');
+  await run(PYTHON, ['-m', 'venv', '--without-pip', python]);
+  const own = packages.replace(join(folder, 'python'), python);
+  await installed(own, 'torch', ['stray']);
+  await installed(own, 'stray');
+  await rename(python, join(folder, 'later'));
+  return join(folder, 'later');
+}
+
+async function projectWithTorch({ folder }: FakeHost): Promise<string> {
+  const source = join(folder, 'with-torch');
+  await mkdir(source);
+  await writeFile(join(source, 'tells.py'), TELLS);
+  await writeFile(
+    join(source, 'main.py'),
+    `import torch
+from capstan import Endpoint
+from tells import everywhere
+@Endpoint(name="torch", workers=(0, 1))
+def torch_job(): return everywhere()
+`,
+  );
+  return source;
 }
 
 async function installed(packages: string, name: string, requires: readonly string[] = []): Promise<void> {
@@ -86,6 +123,8 @@ for (const level of ['none', 'user', 'sandbox'])
 from tells import everywhere
 @Endpoint(name="job", workers=(0, 1))
 def job(): return everywhere()
+@Endpoint(name="again", workers=(0, 1))
+def again(): return everywhere()
 api = Endpoint(name="routes", workers=(0, 1))
 @api.get("/")
 def root(): return everywhere()
@@ -103,9 +142,14 @@ HTTPServer(("0.0.0.0", int(os.environ["PORT"])), Handler).serve_forever()
 `,
     };
     // Where the level is not available, its absence is what other tests name.
-    const stack = await Stack.start({ ...host.env, CAPSTAN_ISOLATION: level, CAPSTAN_WORKER_DIR: join(host.folder, 'workers') }).catch(
-      (error: unknown) => error as Error,
-    );
+    const stack = await Stack.start({
+      ...host.env,
+      CAPSTAN_ISOLATION: level,
+      CAPSTAN_WORKER_DIR: join(host.folder, 'workers'),
+      // A spare is of the Python that was there before.
+      CAPSTAN_SPARE_HOSTS: '1',
+      CAPSTAN_INVENTORY_MS: '100',
+    }).catch((error: unknown) => error as Error);
     if (stack instanceof Error) {
       t.regex(String(stack.cause), /the level .* does not work on this host/);
       t.log(`skipped: ${stack.message}`);
@@ -116,13 +160,25 @@ HTTPServer(("0.0.0.0", int(os.environ["PORT"])), Handler).serve_forever()
       await mkdir(source);
       for (const [name, text] of Object.entries(project)) await writeFile(join(source, name), text);
       const ids = await stack.deploy(source);
-      const job = await stack.call(`/v2/${ids.get('job') ?? ''}/runsync`, { method: 'POST', body: '{"input":{}}' });
-      const { output, error } = (await job.json()) as { output?: unknown; error?: string };
-      t.deepEqual(output, [FOUND, FOUND, FOUND], error ?? 'job');
+      const outputOf = async (id = ''): Promise<unknown> => {
+        const job = await stack.call(`/v2/${id}/runsync?wait=120000`, { method: 'POST', body: '{"input":{}}' });
+        const { output, error } = (await job.json()) as { output?: unknown; error?: string };
+        return output ?? error;
+      };
+      t.deepEqual(await outputOf(ids.get('job')), [FOUND, FOUND, FOUND]);
       for (const name of ['routes', 'server']) {
         const response = await stack.call(`/lb/${ids.get(name) ?? ''}/`);
         t.deepEqual(await response.json(), [FOUND, FOUND, FOUND], name);
       }
+      const waiting = await stack.deploy(await projectWithTorch(host), '--allow-missing');
+      const waits = outputOf(waiting.get('torch'));
+      const later = await installLater(host);
+      t.deepEqual(await waits, [FOUND_LATER, FOUND_LATER, FOUND_LATER], 'a Python that is installed later');
+      await rm(later, { recursive: true });
+      await until('the Python that was removed is no longer reported', async () =>
+        (await stack.tool('node', 'list', '--json')).includes('"numpy"'),
+      );
+      t.deepEqual(await outputOf(ids.get('again')), [FOUND, FOUND, FOUND], 'without it');
     } finally {
       await stack.close();
     }
@@ -145,6 +201,52 @@ linux('what is installed on the host later is found once it is a base package, a
   await environments.refresh();
   t.deepEqual(await read(environments), ['numpy']);
   await t.throwsAsync(imports('import stray'), { message: /No module named 'stray'/ });
+});
+
+linux('a Python that appears is taken, one that fails stays as it was, and one that goes is gone', async (t) => {
+  const host = await fakeHost(t);
+  const { folder } = host;
+  const env = { ...host.env, PATH: `relative:${join(folder, 'later/bin')}:${join(folder, 'gone')}` };
+  const environments = await openPythonEnvironments({ env, folders: [join(folder, 'own')], log: silent });
+  const packages = async (): Promise<string> => {
+    await environments.refresh();
+    t.false(await environments.hasChanged());
+    const { version, packages: found } = await readHostPython(environments.own);
+    return version === '' ? 'no Python' : Object.keys(found).join();
+  };
+  t.is(await packages(), 'no Python');
+  const later = await installLater(host);
+  t.true(await environments.hasChanged());
+  t.is(await packages(), 'torch');
+  const program = join(later, 'bin/python3');
+  const former = environments.own['PATH'];
+  await rename(program, `${program}.real`);
+  await writeFile(program, '#!/bin/sh\necho half installed >&2\nexit 3\n', { mode: 0o755 });
+  t.true(await environments.hasChanged());
+  await environments.refresh();
+  t.true(await environments.hasChanged(), 'it may be being installed, and is tried again soon');
+  t.is(environments.own['PATH'], former);
+  await rename(`${program}.real`, program);
+  t.is(await packages(), 'torch');
+  await rm(later, { recursive: true });
+  t.true(await environments.hasChanged());
+  t.is(await packages(), 'no Python');
+});
+
+asRoot('a Python that only the user of the agent can run is none for workers of other users', async (t) => {
+  const host = await fakeHost(t);
+  const environments = await openPythonEnvironments({ env: host.env, folders: [join(host.folder, 'own')], log: silent });
+  await installLater(host);
+  await chmod(join(host.folder, 'later'), 0o700);
+  await environments.refresh();
+  const packages = async (variables: Readonly<Record<string, string>>): Promise<string[]> =>
+    Object.keys((await readHostPython(variables)).packages);
+  t.deepEqual(await packages(environments.own), ['torch']);
+  t.deepEqual(await packages(environments.everyone), ['numpy']);
+  // What nobody else can enter is not reported for them.
+  const env = { PATH: join(host.folder, 'later/bin') };
+  t.not((await readHostPython(env)).version, '');
+  t.is((await readHostPython(env, AS_NOBODY)).version, '');
 });
 
 linux('agents that start together share the environment, and none lacks it', async (t) => {

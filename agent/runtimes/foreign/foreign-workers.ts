@@ -24,11 +24,18 @@ export interface ForeignWorkersOptions extends ForeignTimes {
 
 export class ForeignWorkers {
   readonly #options: ForeignWorkersOptions;
+  #baseEnv: ForeignWorkersOptions['baseEnv'];
   /** Living workers, each with a promise of its end. */
   readonly #running = new Map<ForeignWorker, Promise<void>>();
 
   constructor(options: ForeignWorkersOptions) {
     this.#options = options;
+    this.#baseEnv = options.baseEnv;
+  }
+
+  /** What programs that start from now on inherit. */
+  setBaseEnv(baseEnv: Readonly<Record<string, string>>): void {
+    this.#baseEnv = baseEnv;
   }
 
   /** Port of the API on this host's loopback address. */
@@ -41,7 +48,8 @@ export class ForeignWorkers {
    * this host.
    */
   start(spec: WorkerStart, events: WorkerEvents, launcher: Launcher, base = `http://127.0.0.1:${this.#options.api.port}`): RunningWorker {
-    const { api, baseEnv, pingMs } = this.#options;
+    const baseEnv = this.#baseEnv;
+    const { api, pingMs } = this.#options;
     const { workerId, endpointId, deviceUuids } = spec;
     const { promise, resolve } = Promise.withResolvers<void>();
     const worker = new ForeignWorker(events, this.#options, () => {

@@ -35,12 +35,14 @@ export interface HostPoolOptions {
 
 export class HostPool {
   readonly #options: HostPoolOptions;
+  #baseEnv: HostPoolOptions['baseEnv'];
   readonly #spares: HostProcess[] = [];
   readonly #hosts = new Set<HostProcess>();
   #closed = false;
 
   constructor(options: HostPoolOptions) {
     this.#options = options;
+    this.#baseEnv = options.baseEnv;
     if (options.spareDelayMs === 0) this.#refill();
     else this.#refillLater(options.spareDelayMs);
   }
@@ -49,7 +51,8 @@ export class HostPool {
   start(spec: WorkerStart, events: WorkerEvents): RunningWorker {
     const [fn] = spec.functions;
     if (fn === undefined) return notStarted(events, 'the release has no function');
-    const { baseEnv, readAtStart, stopTimes, sharesDevices } = this.#options;
+    const baseEnv = this.#baseEnv;
+    const { readAtStart, stopTimes, sharesDevices } = this.#options;
     const { CUDA_VISIBLE_DEVICES, ...own } = workerEnv(spec);
     const named: Record<string, string> = { ...own, ...(sharesDevices === true ? {} : { CUDA_VISIBLE_DEVICES }), ...markOf(baseEnv) };
     const fresh = withBase(baseEnv, named);
@@ -67,6 +70,13 @@ export class HostPool {
     }
     this.#options.gpus?.keep(spec, host, host.exited);
     return new HostWorker(host, { spec, fn, env, stopTimes }, events, () => this.#refillLater());
+  }
+
+  /** The environment of hosts that start from now on. Spares with another one end. */
+  setBaseEnv(baseEnv: Readonly<Record<string, string>>): void {
+    this.#baseEnv = baseEnv;
+    for (const spare of this.#spares.splice(0)) spare.kill();
+    this.#refillLater();
   }
 
   /** Kills the remaining hosts, spares included; resolves when no process of this pool is left. */
@@ -91,7 +101,8 @@ export class HostPool {
 
   #refill(): void {
     try {
-      const { baseEnv, sharesDevices, launcher } = this.#options;
+      const baseEnv = this.#baseEnv;
+      const { sharesDevices, launcher } = this.#options;
       while (!this.#closed && launcher.hasSpares && this.#spares.length < this.#options.spares) {
         this.#spares.push(this.#spawn(sharesDevices === true ? baseEnv : { ...baseEnv, CUDA_VISIBLE_DEVICES: '' }));
       }

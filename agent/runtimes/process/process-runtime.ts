@@ -52,7 +52,7 @@ export class ProcessRuntime implements Runtime {
   readonly #launcher: WorkerLauncher;
   readonly #pools: Readonly<Record<Language, HostPool>>;
   readonly #foreign: ForeignWorkers | undefined;
-  readonly #baseEnv: Readonly<Record<string, string>>;
+  #baseEnv: Readonly<Record<string, string>>;
   readonly #gpus: ProcessGpuViews | undefined;
   /** Workers with their own server, each with a promise of its end. */
   readonly #servers = new Map<ServerWorker, Promise<void>>();
@@ -84,7 +84,7 @@ export class ProcessRuntime implements Runtime {
       python: new HostPool({
         ...common,
         program: { command: python, args: [PYTHON_MAIN], lifeline: true, reads: [dirname(PYTHON_MAIN)] },
-        baseEnv: { ...baseEnv, PYTHONUNBUFFERED: '1' },
+        baseEnv: ofPython(baseEnv),
         readAtStart: PYTHON_READS_AT_START,
         spares: spares.python,
       }),
@@ -145,6 +145,13 @@ export class ProcessRuntime implements Runtime {
     };
   }
 
+  setBaseEnv(baseEnv: Readonly<Record<string, string>>): void {
+    this.#baseEnv = baseEnv;
+    this.#foreign?.setBaseEnv(baseEnv);
+    this.#pools.node.setBaseEnv(baseEnv);
+    this.#pools.python.setBaseEnv(ofPython(baseEnv));
+  }
+
   gpuProblem(workerId: string): Promise<string | undefined> {
     return this.#gpus?.problemOf(workerId) ?? Promise.resolve(undefined);
   }
@@ -154,6 +161,10 @@ export class ProcessRuntime implements Runtime {
     for (const server of this.#servers.keys()) server.end(true);
     await Promise.all([...servers, this.#foreign?.close(), ...Object.values(this.#pools).map((pool) => pool.close())]);
   }
+}
+
+function ofPython(baseEnv: Readonly<Record<string, string>>): Record<string, string> {
+  return { ...baseEnv, PYTHONUNBUFFERED: '1' };
 }
 
 /** The agent sends requests to the ports that the server was told to listen on. */

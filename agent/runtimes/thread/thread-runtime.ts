@@ -55,6 +55,10 @@ export class ThreadRuntime implements Runtime {
     return this.#pool.start(spec, events);
   }
 
+  setBaseEnv(baseEnv: Readonly<Record<string, string>>): void {
+    this.#pool.setBaseEnv(baseEnv);
+  }
+
   gpuProblem(workerId: string): Promise<string | undefined> {
     return this.#gpus?.problemOf(workerId) ?? Promise.resolve(undefined);
   }

@@ -2,6 +2,8 @@
  * Level `sandbox`: each worker in namespaces of its own, made by bubblewrap. An agent as root gives each worker a uid
  * of its own and no user namespace; another agent's workers run in user namespaces.
  */
+import { isDeepStrictEqual } from 'node:util';
+
 import type { Logger } from 'pino';
 
 import { CapstanError } from '../../../lib/errors.ts';
@@ -20,7 +22,7 @@ import { deviceNodes } from './devices.ts';
 import type { NetworkSpace } from '../network/network-space.ts';
 import type { WorkerNetworks } from '../network/worker-networks.ts';
 import type { Holder, Slot } from './holder.ts';
-import type { HostPrograms } from './host-programs.ts';
+import { findHostPrograms, type HostPrograms } from './host-programs.ts';
 import { hostsFile } from './hosts-file.ts';
 import { FDS, SandboxProcess, type Preparation, type SandboxParts } from './sandbox-process.ts';
 import { workLinks } from './work-links.ts';
@@ -55,7 +57,7 @@ export interface SandboxOptions {
 
 export class SandboxLauncher implements WorkerLauncher {
   readonly level = 'sandbox';
-  readonly #options: SandboxOptions;
+  #options: SandboxOptions;
   readonly #memoryFiles = new MemoryFiles();
 
   constructor(options: SandboxOptions) {
@@ -77,6 +79,13 @@ export class SandboxLauncher implements WorkerLauncher {
 
   environmentOf(base: Readonly<Record<string, string>>): Readonly<Record<string, string>> {
     return { ...base, ...INSIDE_ENV, PATH: [INSIDE.programs, ...this.#options.programs.path].join(':') };
+  }
+
+  async refresh(hostEnv: Readonly<Record<string, string>>): Promise<boolean> {
+    const programs = await findHostPrograms(hostEnv);
+    if (isDeepStrictEqual(programs, this.#options.programs)) return false;
+    this.#options = { ...this.#options, programs };
+    return true;
   }
 
   launch(order: LaunchSpec): WorkerProcess {

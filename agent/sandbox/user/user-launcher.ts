@@ -74,6 +74,11 @@ export class UserLauncher implements WorkerLauncher {
     return base;
   }
 
+  refresh(): Promise<boolean> {
+    // Its workers see all of the host.
+    return Promise.resolve(false);
+  }
+
   launch(order: LaunchSpec): WorkerProcess {
     const { hostEnv, pids = PIDS, groups, log } = this.#options;
     const placeOf = this.placeOf.bind(this);
