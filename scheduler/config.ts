@@ -3,7 +3,8 @@ import { resolve } from 'node:path';
 
 import { z } from 'zod';
 
-import { telemetrySettings } from '../lib/telemetry/settings.ts';
+import { otlpExport, type OtlpExport } from '../lib/telemetry/otlp-protocol.ts';
+import { telemetryEnvironment, telemetrySettings } from '../lib/telemetry/settings.ts';
 import { tlsSettings } from '../lib/tls-settings.ts';
 import { CapstanError } from '../lib/errors.ts';
 import { readSettings, setting } from '../lib/settings.ts';
@@ -66,6 +67,26 @@ export const schedulerConfig = z.object({
   ),
   ...tlsSettings,
   ...telemetrySettings,
+  auditExporter: setting(
+    'CAPSTAN_AUDIT_EXPORTER',
+    z.enum(['none', 'otlp'], 'must be none or otlp').default('none'),
+    'otlp exports the audit log to the receiver of OTEL_EXPORTER_OTLP_LOGS_ENDPOINT or OTEL_EXPORTER_OTLP_ENDPOINT (audit.md)',
+  ),
+  otlpLogsEndpoint: setting(
+    'OTEL_EXPORTER_OTLP_LOGS_ENDPOINT',
+    z.string().min(1).optional(),
+    'OTLP receiver of the audit log, an http or https URL with its path; overrides OTEL_EXPORTER_OTLP_ENDPOINT',
+  ),
+  otlpLogsProtocol: setting(
+    'OTEL_EXPORTER_OTLP_LOGS_PROTOCOL',
+    z.string().min(1).optional(),
+    'Its protocol: http/protobuf, http/json or grpc; overrides OTEL_EXPORTER_OTLP_PROTOCOL',
+  ),
+  auditExportTimeoutMs: setting(
+    'OTEL_BLRP_EXPORT_TIMEOUT',
+    z.coerce.number().int().min(1).max(3_600_000).default(30_000),
+    'Longest time of exporting one batch of the audit log, tries included, ms; then it is sent again',
+  ),
   apiKey: setting('SERVICE_API_KEY', z.string().min(1).optional(), "The account's API key at the first start; generated when empty"),
   logLevel: setting(
     'CAPSTAN_LOG_LEVEL',
@@ -300,6 +321,28 @@ export function s3Of(config: SchedulerConfig): S3Config | null {
   return { endpoint, bucket, region, accessKeyId, secretAccessKey };
 }
 
+/**
+ * Returns where the audit log is exported to; null where it is not. OTEL_LOGS_EXPORTER does not decide it: that is for lines of workers.
+ * @throws CapstanError CONFIG, which names the variable.
+ */
+export function auditTarget(config: SchedulerConfig): (OtlpExport & { readonly url: string }) | null {
+  const { auditExporter, otelDisabled, otlpEndpoint = '', otlpLogsEndpoint, otlpLogsProtocol } = config;
+  if (auditExporter === 'none' || otelDisabled === 'true') return null;
+  const target = otlpExport('LOGS', {
+    ...telemetryEnvironment(config),
+    OTEL_LOGS_EXPORTER: 'otlp',
+    OTEL_EXPORTER_OTLP_LOGS_ENDPOINT: otlpLogsEndpoint,
+    OTEL_EXPORTER_OTLP_LOGS_PROTOCOL: otlpLogsProtocol,
+  });
+  if (target === undefined) {
+    const field = 'CAPSTAN_AUDIT_EXPORTER';
+    throw new CapstanError('CONFIG', `${field}: otlp requires OTEL_EXPORTER_OTLP_LOGS_ENDPOINT or OTEL_EXPORTER_OTLP_ENDPOINT`, { field });
+  }
+  // An endpoint for all signals is the base of the paths of each; one for logs is used as it is.
+  const url = otlpLogsEndpoint ?? (target.protocol === 'grpc' ? otlpEndpoint : `${otlpEndpoint.replace(/\/+$/, '')}/v1/logs`);
+  return { ...target, url };
+}
+
 /** Whether bodies are in the S3-compatible storage, too. */
 export function holdsBodiesInS3({ s3Endpoint, s3Bodies, store, isBlobDirShared }: SchedulerConfig): boolean {
   return s3Endpoint !== undefined && (s3Bodies ?? (store !== '' && !isBlobDirShared));
@@ -326,6 +369,7 @@ export function readConfig(
 ): SchedulerConfig {
   const config = readSettings(schedulerConfig, overrides, env);
   s3Of(config);
+  auditTarget(config);
   if ((config.smtpUrl === undefined) !== (config.smtpFrom === undefined)) {
     const missing = config.smtpUrl === undefined ? 'CAPSTAN_SMTP_URL' : 'CAPSTAN_SMTP_FROM';
     throw new CapstanError('CONFIG', `${missing}: CAPSTAN_SMTP_URL and CAPSTAN_SMTP_FROM must be set together`, { field: missing });

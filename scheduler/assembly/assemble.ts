@@ -55,11 +55,13 @@ import type { Cells } from '../store/cells.ts';
 import { openStore } from './open-store.ts';
 import type { Snapshot, Snapshots } from '../store/snapshots.ts';
 import type { Store } from '../core/ports/store.ts';
+import type { AuditExport } from '../telemetry/audit-export.ts';
 import { recordEndedWait, recordWait } from '../telemetry/job-spans.ts';
 import type { Resolve } from '../webhooks/resolver.ts';
 import { WebhookSecrets } from '../webhooks/secrets.ts';
 import type { WebhookSender } from '../webhooks/sender.ts';
 import { WebhookUrls } from '../webhooks/urls.ts';
+import { openAuditExport } from './audit-parts.ts';
 import { BlobParts } from './blob-parts.ts';
 import { keyHolders, openCluster } from './cluster-view.ts';
 import { coreSettings } from './core-settings.ts';
@@ -93,6 +95,8 @@ export interface Parts {
   readonly reasonRecorder: QueueReasonRecorder;
   readonly figures: RecentFigures;
   readonly alerts: Alerts;
+  /** Null where the audit log is not exported. */
+  readonly auditExport: AuditExport | null;
   readonly masterKeys: MasterKeys;
   readonly blobs: BlobParts;
   readonly sender: WebhookSender;
@@ -227,6 +231,7 @@ async function assembleIn(folder: DataFolder, { config, deps, log, gpus, guardOf
           metrics.committed(writes, outcomes, ms);
           recorder.committed(writes, outcomes);
           figures.committed(writes, outcomes);
+          auditExport?.committed(writes);
         },
       },
       step(state, event, now, result) {
@@ -270,6 +275,7 @@ async function assembleIn(folder: DataFolder, { config, deps, log, gpus, guardOf
     site: () => (config.publicUrl === '' ? gateways.httpUrl : config.publicUrl.replace(/\/+$/, '')),
     log,
   });
+  const auditExport = await openAuditExport({ config, engine, clock, log, instanceId: id, version: pkg.version });
   const channels: JobChannels = new JobChannels({ engine, auth, cipher, clock, log, urls, bodies: blobs.bodies });
   const sessions = new NodeSessions({ engine, auth, cipher, tokens, log });
   const uploads = blobs.uploadRoom(engine);
@@ -349,6 +355,7 @@ async function assembleIn(folder: DataFolder, { config, deps, log, gpus, guardOf
     reasonRecorder,
     figures,
     alerts,
+    auditExport,
     masterKeys,
     blobs,
     sender,

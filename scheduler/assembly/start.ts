@@ -77,6 +77,7 @@ export async function start(config: SchedulerConfig, deps: SchedulerDeps = {}): 
   parts.deviceRecorder.start();
   parts.figures.start();
   parts.alerts.start();
+  parts.auditExport?.start();
   log.info({ address, dataDir: parts.folder.path, status: standing.status.kind }, 'scheduler started');
 
   const close = async (): Promise<void> => {
@@ -112,6 +113,7 @@ async function closeQueue({
   deviceRecorder,
   figures,
   alerts,
+  auditExport,
   blobs,
   cellWatch,
   store,
@@ -121,6 +123,7 @@ async function closeQueue({
   blobs.stopSweep();
   disk.close();
   alerts.close();
+  await auditExport?.close();
   await sender.cancel();
   await masterKeys.close();
   await recorder.close();

@@ -5,7 +5,7 @@ import type { EndpointLevel } from '../../proto/gen/capstan/v1/invoke.ts';
 import type { AgentEvent, Hello } from '../../proto/gen/capstan/v1/nodes.ts';
 import type { RequestedFields } from './ports/columns.ts';
 import type { Damaged } from './ports/stored-payload.ts';
-import type { DeliveryHead, JobKind, JobRow, Op, Outcome, QueuedJob, WholeJob } from './ports/store.ts';
+import type { AuditPosition, DeliveryHead, JobKind, JobRow, Op, Outcome, QueuedJob, WholeJob } from './ports/store.ts';
 import type { LimitedOperation, Usage } from './state/rate-limits.ts';
 import type { SourceRevision } from '../../lib/source-revision.ts';
 import type { AuditEntry } from './audit.ts';
@@ -139,6 +139,8 @@ export type Command =
       readonly change: Partial<Pick<AlertChannelRow, 'told' | 'failure'>>;
     }
   | { readonly kind: 'put-master-key'; readonly row: MasterKeyRow }
+  /** Records up to where the audit log was exported. */
+  | { readonly kind: 'note-audit-export'; readonly position: AuditPosition }
   /** Encrypted values in base64 and their replacements in these rows. */
   | { readonly kind: 'reencrypt'; readonly rows: readonly EncryptedRow[]; readonly values: ReadonlyMap<string, string> }
   | {

@@ -7,7 +7,7 @@ import type { Rate } from '../../lib/rate.ts';
 import type { CapstanError } from '../../lib/errors.ts';
 import type { Payload } from '../../lib/payload.ts';
 import type { LastEntry } from './audit.ts';
-import type { DeliveryHead } from './ports/store.ts';
+import type { AuditPosition, DeliveryHead } from './ports/store.ts';
 
 import { Deadlines } from './state/deadlines.ts';
 import type {
@@ -104,6 +104,8 @@ export interface State {
   readonly movedNodes: Map<string, MovedNode>;
   /** Null until it is first recorded. */
   masterKey: MasterKeyRow | null;
+  /** Up to where the audit log was exported; null until it is first recorded. */
+  auditExport: AuditPosition | null;
   /** By the hash of the token, hex. */
   readonly joinTokens: Map<string, JoinTokenRow>;
   /** How fast nodes join with each token; not stored. */
@@ -179,6 +181,7 @@ export function newState(settings: Settings, random: RandomState): State {
     removedNodes: new Map(),
     movedNodes: new Map(),
     masterKey: null,
+    auditExport: null,
     joinTokens: new Map(),
     joinRates: new Map(),
     versions: new Map(),

@@ -4,8 +4,8 @@ import { parentPort, workerData } from 'node:worker_threads';
 import { defaultResource, resourceFromAttributes } from '@opentelemetry/resources';
 
 import { exportFailure } from '../../../lib/telemetry/export-failure.ts';
+import { openLogExporter } from '../../../lib/telemetry/open-log-exporter.ts';
 import type { OtlpProtocol } from '../../../lib/telemetry/otlp-protocol.ts';
-import { openExporter } from './exporter.ts';
 import type { SendOutcome } from './forward-queue.ts';
 import { recordOf, type ForwardedLine, type RecordOrigin } from './log-record.ts';
 
@@ -26,7 +26,7 @@ const origin: RecordOrigin = {
   resource: defaultResource().merge(resourceFromAttributes(resource)),
   instrumentationScope: { name: 'capstan.worker', version },
 };
-const exporter = await openExporter(protocol);
+const exporter = await openLogExporter(protocol);
 send({ kind: 'ready' });
 
 parentPort?.on('message', (lines: readonly ForwardedLine[]) => {

@@ -77,6 +77,14 @@ export interface AuditRow {
   readonly value: string;
 }
 
+/** A place in the audit log of a cell, whose entries are in the order of their times, then of their ids. */
+export interface AuditPosition {
+  /** Wall clock ms. */
+  readonly at: number;
+  /** Empty: before all entries of that time. */
+  readonly id: string;
+}
+
 export const AUDIT_KEPT_MS = 90 * 86_400_000;
 
 export interface ControlRow {
@@ -303,6 +311,8 @@ export interface Reads {
   control(kind: ControlKind, afterKey: string, limit: number): ControlRow[];
   /** Entries of an account's audit log before an id, or from the last one on when it is empty, newest first. */
   audit(account: string, beforeId: string, limit: number): AuditRow[];
+  /** Entries of every account that were written in this cell after a position and before `until`, wall clock ms, oldest first. */
+  auditAfter(position: AuditPosition, until: number, limit: number): AuditRow[];
   /**
    * Pending deliveries that are due, hosts ordered by their oldest delivery. A host with a long queue costs no more
    * than one with a single delivery. `nextAt`: when the first delivery that is not due yet becomes due.

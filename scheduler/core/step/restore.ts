@@ -1,7 +1,7 @@
 /** Take-over: builds the state from the store, before any event. */
 import { DEFAULT_FIELDS, fieldsKeptIn } from '../../../lib/endpoint-settings.ts';
 import type { CapstanError } from '../../../lib/errors.ts';
-import type { BodyUsage, ControlRow, EndpointCounts, JobRow } from '../ports/store.ts';
+import type { AuditPosition, BodyUsage, ControlRow, EndpointCounts, JobRow } from '../ports/store.ts';
 
 import { StepContext } from '../context.ts';
 import { adoptBuilds, BUILD_SWEEP_MS } from '../control/builds.ts';
@@ -28,6 +28,7 @@ import type { Settings } from '../settings.ts';
 import { fromRow } from '../jobs/job-records.ts';
 import { awaitExpiry, keyDefaults } from '../control/keys.ts';
 import { fill } from '../jobs/dispatch.ts';
+import { AUDIT_EXPORT_SETTING } from '../control/audit-export.ts';
 import { MASTER_KEY_SETTING } from '../control/encryption.ts';
 import type { RandomState } from '../random.ts';
 import { awaitNode, finishRecoveryIfReported } from '../fleet/sessions.ts';
@@ -168,6 +169,7 @@ function takeRow(state: State, row: ControlRow): StoredDesired | null {
     }
     case 'setting':
       if (row.key === MASTER_KEY_SETTING) state.masterKey = JSON.parse(row.value) as MasterKeyRow;
+      if (row.key === AUDIT_EXPORT_SETTING) state.auditExport = JSON.parse(row.value) as AuditPosition;
       return null;
   }
 }

@@ -44,6 +44,7 @@ import { startWorker } from '../scaling/trial-starts.ts';
 import { drainNode, join, putJoinToken, removeNode, revokeJoinToken } from '../fleet/nodes.ts';
 import { PreemptionRound } from '../scaling/preemption-round.ts';
 import { needsScaling, scaleEndpoint, SCALE_INTERVAL_MS } from '../scaling/scaling.ts';
+import { noteAuditExport } from '../control/audit-export.ts';
 import { putMasterKey, reencrypt, reencryptInputs } from '../control/encryption.ts';
 import { agentReported, graceOver, sessionClosed, sessionOpened, silenceDue } from '../fleet/sessions.ts';
 import { deleteEnvironment, removalStep, undeploy } from '../control/undeploy.ts';
@@ -211,6 +212,8 @@ function command(ctx: StepContext, call: number, request: Command): void {
       return noteAlerts(ctx, call, request);
     case 'put-master-key':
       return putMasterKey(ctx, call, request.row);
+    case 'note-audit-export':
+      return noteAuditExport(ctx, call, request.position);
     case 'reencrypt':
       return reencrypt(ctx, call, request);
     case 'reencrypt-inputs':

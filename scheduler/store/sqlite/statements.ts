@@ -65,6 +65,7 @@ export function readsOf(sql: ReturnType<typeof prepareAll>, now: () => number): 
     newest: sql.pages.newest,
     control: sql.control.list,
     audit: sql.control.audit,
+    auditAfter: sql.control.auditAfter,
     deliveries: sql.deliveries.due,
     delivery: sql.deliveries.one,
     deliveryPage: sql.deliveries.page,

@@ -77,6 +77,13 @@ export function controlRules(name: string, use: Use): void {
     t.deepEqual(await ids('x', '', 1), [`x/${at}2`]);
     t.deepEqual(await ids('x-y'), [`x-y/${at}3`]);
     t.deepEqual(await ids('y'), []);
+    const after = async (time: number, id: string, until = at + 1, limit = 10) =>
+      (await store.read('auditAfter', { at: time, id }, until, limit)).map((row) => row.id);
+    t.deepEqual(await after(at, ''), [`x-y/${at}3`, `x/${at}1`, `x/${at}2`], 'of every account');
+    t.deepEqual(await after(0, 'z', at + 1, 2), [`x-y/${at}3`, `x/${at}1`]);
+    t.deepEqual(await after(at, `x/${at}1`), [`x/${at}2`]);
+    t.deepEqual(await after(at, `x/${at}2`), []);
+    t.deepEqual(await after(0, '', at), [], 'before a time alone');
     // Entries older than the time for which they are kept go with later ones.
     await given(store, fence, entry('x', at + AUDIT_KEPT_MS, 4));
     t.is((await ids('x')).length, 3);
