@@ -63,7 +63,7 @@ export class SchedulerProcess {
       put.end();
     });
     for (let from = 0; from < endpoints.length; from += atOnce) {
-      const request = { environment: '', buildDigest, buildSize: build.length, endpoints: endpoints.slice(from, from + atOnce) };
+      const request = { environment: '', buildDigest, buildSize: build.length, endpoints: endpoints.slice(from, from + atOnce), keep: [] };
       await new Promise<void>((resolve, reject) => {
         control.deploy(request, metadata, (error) => (error === null ? resolve() : reject(error)));
       });

@@ -15,6 +15,7 @@ import {
   DELETE_ENDPOINTS,
   DELETE_ENVIRONMENT,
   DEPLOY,
+  DEPLOY_KEEPING,
   DEPLOY_SOURCE,
   GET_ACCOUNT,
   GET_BUILD_DIFFERENCE,
@@ -30,8 +31,10 @@ import {
   UPDATE_ACCOUNT,
   UPDATE_ENDPOINT,
   type CreateKeyVariables,
+  type DeployKeepingVariables,
   type DeployResult,
   type DeploySourceVariables,
+  type DeployVariables,
   type Difference,
   type ListReleasesResult,
   type EndpointFields,
@@ -95,20 +98,31 @@ export async function deploy(
   client: GatewayClient,
   {
     source,
+    keep,
     ...asked
   }: {
     readonly environment: string;
     readonly build: string;
     readonly endpoints: readonly EndpointSpec[];
     readonly source: SourceRevision | null;
+    /** What existing endpoints keep of their present settings. */
+    readonly keep: DeployKeepingVariables['keep'];
   },
 ): Promise<Deployed> {
   // The JSON form omits zeros, and an omitted workersMax means the service's default: 0 would not remain a pause.
   const endpoints = asked.endpoints.map((spec) => ({ ...(EndpointForm.toJSON(spec) as object), workersMax: spec.workersMax }));
   const variables = { ...asked, endpoints };
-  const { deploy: deployed } =
-    source === null ? await client.query(DEPLOY, variables) : await deployWithSource(client, { ...variables, source });
+  const { deploy: deployed } = await deployAs(client, variables, { source, keep });
   return { environment: deployed.environment, endpoints: deployed.endpoints.map(row) };
+}
+
+async function deployAs(
+  client: GatewayClient,
+  variables: DeployVariables,
+  { source, keep }: Pick<DeployKeepingVariables, 'keep'> & { readonly source: SourceRevision | null },
+): Promise<DeployResult> {
+  if (keep.length > 0) return client.query(DEPLOY_KEEPING, { ...variables, source, keep });
+  return source === null ? client.query(DEPLOY, variables) : deployWithSource(client, { ...variables, source });
 }
 
 /** A gateway of an earlier version does not know the commit: the deployment goes without. */

@@ -65,7 +65,7 @@ const jsonOptions: readonly OptionSpec[] = [
   { flags: '--json', description: 'same as --output json' },
 ];
 
-const yesOption: OptionSpec = { flags: '-y, --yes', description: 'do not ask on a terminal' };
+export const yesOption: OptionSpec = { flags: '-y, --yes', description: 'do not ask on a terminal' };
 
 export function isGroup(node: CommandNode): node is CommandGroup {
   return 'commands' in node;

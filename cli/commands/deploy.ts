@@ -3,7 +3,7 @@ import { join } from 'node:path';
 import { CapstanError } from '../../lib/errors.ts';
 import { buildOptions, buildOptionSpecs } from '../command/build-options.ts';
 import { projectFolder } from '../../compiler/build/notebook.ts';
-import type { Command, Invocation } from '../command/command.ts';
+import { yesOption, type Command, type Invocation } from '../command/command.ts';
 import { readDuration } from '../command/duration.ts';
 import { flagOption, textOption } from '../../terminal/options.ts';
 import { GATEWAY_SETTINGS, keySource, readSettings, type Settings } from '../../terminal/config.ts';
@@ -35,6 +35,11 @@ export const deploy: Command = {
     { flags: '--image <image>', description: 'with --preview: container image of endpoints without one' },
     ...buildOptionSpecs,
     { flags: '--strict', description: 'refuse endpoints whose GPUs, CPU size, Python or Node no connected node has, instead of a warning' },
+    {
+      flags: '--keep-settings',
+      description: 'keep the present values of settings that were changed after the last deployment, by endpoints set or the console',
+    },
+    yesOption,
     { flags: '--no-wait', description: 'end once the endpoints are created or updated, without waiting until they serve' },
     { flags: '--wait-timeout <duration>', description: 'how long to wait until they serve, such as 90s or 30m', default: '10m' },
     { flags: '--allow-missing', description: 'deploy even if no connected node has the base image packages that the code imports' },
@@ -55,6 +60,7 @@ export const deploy: Command = {
       { build },
       { withFolder },
       { deployApplication },
+      { settingsToKeep },
       { fittingBuild },
       { checkHardware },
       { requiredLanguages },
@@ -66,6 +72,7 @@ export const deploy: Command = {
       import('../../compiler/build/build.ts'),
       import('../../compiler/build/folder-lock.ts'),
       import('../deploy/deploy.ts'),
+      import('../deploy/present-settings.ts'),
       import('../deploy/fleet.ts'),
       import('../deploy/fleet-hardware.ts'),
       import('../../compiler/build/language-needs.ts'),
@@ -87,6 +94,7 @@ export const deploy: Command = {
         terminal.done(`${files} files, ${sizeText(size)}, sha256 ${digest.slice(0, 12)}`);
         return made;
       };
+      const isLive = terminal.isLive && process.stdin.isTTY;
       const first = await builtWith({});
       const client = await service.client();
       let listed: ReturnType<typeof listMachineTypes> | undefined;
@@ -97,11 +105,16 @@ export const deploy: Command = {
         types,
         allowMissing: flagOption(options, 'allowMissing'),
         bundled: async () => builtWith({ bundleBasePackages: true }),
-        pressed: terminal.isLive && process.stdin.isTTY ? async () => pressedKey(process.stdin) : null,
+        pressed: isLive ? async () => pressedKey(process.stdin) : null,
         terminal,
       });
+      const keep = await settingsToKeep(
+        client,
+        { ...built, environment: into },
+        { isKeeping: flagOption(options, 'keepSettings'), isAsking: isLive && !flagOption(options, 'yes'), terminal },
+      );
       terminal.step(`deploying to ${client.address}`);
-      return { ...built, deployed: await deployApplication(client, { ...built, environment: into, source }, terminal) };
+      return { ...built, deployed: await deployApplication(client, { ...built, environment: into, source, keep }, terminal) };
     });
     const { environment, endpoints: rows } = deployed;
     const created = rows.filter((row) => row.created).length;
@@ -164,7 +177,7 @@ async function printChanges(folder: string, settings: Settings, { options, env, 
     const built = await build(folder, { ...buildOptions(options, env, folder), admit: () => service.reach(environment) }, terminal);
     const client = await service.client();
     terminal.step(`comparing with ${client.address}`);
-    return dryRun(client, { ...built, environment }, kept);
+    return dryRun(client, { ...built, environment }, { kept, isKeeping: flagOption(options, 'keepSettings'), terminal });
   });
   if (flagOption(options, 'json')) terminal.data(JSON.stringify(found, null, 2));
   else printDryRun(found, terminal);
@@ -175,6 +188,7 @@ async function preview(folder: string, settings: Settings, { options, env, termi
   for (const [name, flag] of [
     ['url', '--url'],
     ['dataDir', '--data-dir'],
+    ['keepSettings', '--keep-settings'],
   ] as const)
     if (options[name] !== undefined)
       throw new CapstanError('INVALID_ARGUMENT', `${flag}: not allowed with --preview, which starts its own stack on its own data folder`, {

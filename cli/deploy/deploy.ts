@@ -31,12 +31,20 @@ export interface Deployment {
   readonly environment: string;
   /** The commit of the project, where it is known. */
   readonly source?: SourceRevision | null;
+  readonly keep?: readonly KeptOfEndpoint[];
+}
+
+/** What an existing endpoint keeps of its present settings: names of settings and of environment values. */
+export interface KeptOfEndpoint {
+  readonly endpoint: string;
+  readonly settings: readonly string[];
+  readonly env: readonly string[];
 }
 
 /** Uploads the artifact, if one is needed, and creates or updates the endpoints, all or none. Throws CapstanError. */
 export async function deployApplication(
   client: GatewayClient,
-  { application, artifact, environment, source = null }: Deployment,
+  { application, artifact, environment, source = null, keep = [] }: Deployment,
   terminal: Terminal,
 ): Promise<Deployed> {
   const upload = needsArtifact(application);
@@ -49,6 +57,7 @@ export async function deployApplication(
         build: upload ? artifact.digest : '',
         endpoints: application.endpoints.map(({ spec }) => spec),
         source,
+        keep,
       }),
     terminal,
     () => (upload ? 1 : 0),

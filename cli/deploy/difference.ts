@@ -1,5 +1,7 @@
 /** What a deployment would change: endpoints with their settings and environment names, files, packages. Pure. */
 
+import { isDeepStrictEqual } from 'node:util';
+
 /** One side of the comparison. */
 export interface EndpointFacts {
   readonly name: string;
@@ -30,8 +32,13 @@ export interface EndpointChange {
   readonly functions: { readonly added: readonly string[]; readonly removed: readonly string[] };
 }
 
+/** Whether two values of a setting are the same, whatever the order of an object's members. */
+export function isSameValue(one: unknown, other: unknown): boolean {
+  return isDeepStrictEqual(one ?? null, other ?? null);
+}
+
 export function changesBetween(before: Readonly<Record<string, unknown>>, after: Readonly<Record<string, unknown>>): NameChanges {
-  const same = (name: string): boolean => JSON.stringify(before[name]) === JSON.stringify(after[name]);
+  const same = (name: string): boolean => isSameValue(before[name], after[name]);
   return {
     added: Object.keys(after).filter((name) => !Object.hasOwn(before, name)),
     changed: Object.keys(after).filter((name) => Object.hasOwn(before, name) && !same(name)),
@@ -44,7 +51,7 @@ export function endpointChange(deployed: EndpointFacts | undefined, wanted: Endp
   const known: Readonly<Record<string, unknown>> = deployed?.settings ?? {};
   const settings = Object.fromEntries(
     Object.entries(wanted.settings)
-      .filter(([name, to]) => deployed !== undefined && JSON.stringify(known[name]) !== JSON.stringify(to))
+      .filter(([name, to]) => deployed !== undefined && !isSameValue(known[name], to))
       .map(([name, to]) => [name, { from: known[name], to }]),
   );
   const env = listChanges(deployed?.envNames ?? [], wanted.envNames);

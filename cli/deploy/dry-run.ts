@@ -3,28 +3,21 @@ import { createHash } from 'node:crypto';
 import { createReadStream } from 'node:fs';
 import { pipeline } from 'node:stream/promises';
 
-import { READABLE_NAMES } from '../../lib/endpoint-settings.ts';
-import { CapstanError } from '../../lib/errors.ts';
 import { visibleLine } from '../../lib/visible-text.ts';
-import { deployedSettings } from '../../lib/normal-settings.ts';
-import { EndpointKind } from '../../proto/gen/capstan/v1/common.ts';
 import type { GatewayClient } from '../../client/gateway-client.ts';
-import { LIST_DEPLOYED_FACTS, LIST_EARLIER_FACTS } from '../../client/graphql/gen/operations.ts';
 import type { Terminal } from '../../terminal/terminal.ts';
 import { archiveContents, type ArchiveContents } from '../../lib/archive-contents.ts';
-import {
-  changesBetween,
-  comparedSettings,
-  endpointChange,
-  type EndpointChange,
-  type EndpointFacts,
-  type NameChanges,
-} from './difference.ts';
+import { namesOf, shownValue, withKept, type ChangedElsewhere } from './changed-elsewhere.ts';
+import { changesBetween, endpointChange, type EndpointChange, type NameChanges } from './difference.ts';
 import { needsArtifact, type Deployment } from './deploy.ts';
+import { declaredEndpoints, existingEndpoints } from './endpoint-facts.ts';
+import { findChangedElsewhere, orUnknown, updatesOf } from './present-settings.ts';
 
 export interface DryRun {
   readonly environment: string;
   readonly endpoints: readonly EndpointChange[];
+  /** Settings that were changed after the last deployment, and that this one would change again, or with `--keep-settings` keeps. */
+  readonly changedElsewhere: readonly ChangedElsewhere[];
   /** Endpoints of the environment that the folder does not declare: a deployment leaves them as they are. */
   readonly untouched: readonly string[];
   /** Digests of the deployed builds of these endpoints, and of the new one. */
@@ -34,55 +27,32 @@ export interface DryRun {
   readonly versions: { readonly from: Readonly<Record<string, string>>; readonly to: Readonly<Record<string, string>> };
 }
 
-const SETTINGS = READABLE_NAMES.filter((name) => name !== 'rateLimits');
-
-/** The endpoints of an environment, with the attempts that an endpoint has which sets none; no endpoints for one that does not exist. */
-async function deployedEndpoints(
-  client: GatewayClient,
-  environment: string,
-): Promise<{ readonly endpoints: readonly EndpointFacts[]; readonly defaultMaxAttempts: number }> {
-  const { endpoints } = await client.query(LIST_DEPLOYED_FACTS, { environment }).catch(async (error: unknown) => {
-    // A gateway of an earlier version does not know the field.
-    if (!(error instanceof CapstanError) || !error.message.includes('"defaultMaxAttempts"')) throw error;
-    const known = await client.query(LIST_EARLIER_FACTS, { environment });
-    return { endpoints: known.endpoints.map((endpoint) => ({ ...endpoint, defaultMaxAttempts: 0 })) };
-  });
-  const facts = endpoints.map(({ name, kind, build, routes, functions, settings, envNames }): EndpointFacts => ({
-    name,
-    kind: kind === 'QUEUE' ? 'queue' : 'load-balanced',
-    build: build?.digest ?? '',
-    routes: Object.fromEntries(routes.map(({ method, path, function: fn }) => [`${method} ${path}`, fn])),
-    functions,
-    envNames,
-    settings: comparedSettings(settings, SETTINGS),
-  }));
-  return { endpoints: facts, defaultMaxAttempts: endpoints[0]?.defaultMaxAttempts ?? 0 };
+export interface DryRunOptions {
+  /** The artifact that an earlier build left in the folder, so that it need not be downloaded. */
+  readonly kept: { readonly digest: string; readonly contents: ArchiveContents } | undefined;
+  /** `--keep-settings` */
+  readonly isKeeping: boolean;
+  readonly terminal: Terminal;
 }
 
-/** Compares. `kept` holds the artifact that an earlier build left in the folder, so that it need not be downloaded. */
+/** Compares. */
 export async function dryRun(
   client: GatewayClient,
   { application, artifact, environment }: Deployment,
-  kept: { readonly digest: string; readonly contents: ArchiveContents } | undefined,
+  { kept, isKeeping, terminal }: DryRunOptions,
 ): Promise<DryRun> {
   const build = needsArtifact(application) ? artifact.digest : '';
-  const { endpoints: deployed, defaultMaxAttempts } = await deployedEndpoints(client, environment);
-  const wanted = application.endpoints.map(({ spec }): EndpointFacts => {
-    const isBalanced = spec.kind === EndpointKind.LOAD_BALANCED;
-    const settings = deployedSettings(isBalanced ? 'LOAD_BALANCED' : 'QUEUE', {
-      ...spec,
-      maxAttempts: spec.maxAttempts || defaultMaxAttempts,
-    });
-    return {
-      name: spec.name,
-      kind: isBalanced ? 'load-balanced' : 'queue',
-      build,
-      routes: spec.routes,
-      functions: spec.functions.map(({ name }) => name),
-      envNames: Object.keys(spec.env).sort(),
-      settings: comparedSettings(settings, SETTINGS),
-    };
-  });
+  const { endpoints: deployed, defaultMaxAttempts } = await existingEndpoints(client, environment);
+  const declared = declaredEndpoints({ application, artifact }, defaultMaxAttempts);
+  const changed = await orUnknown(() => findChangedElsewhere(client, environment, updatesOf(deployed, declared)), { isKeeping, terminal });
+  const wanted = isKeeping
+    ? declared.map((each) =>
+        withKept(
+          each,
+          changed.find(({ endpoint }) => endpoint === each.name),
+        ),
+      )
+    : declared;
   const names = wanted.map(({ name }) => name);
   const former = deployed.filter(({ name }) => names.includes(name));
   const from = [...new Set(former.map((each) => each.build).filter((digest) => digest !== ''))];
@@ -100,6 +70,7 @@ export async function dryRun(
         each,
       ),
     ),
+    changedElsewhere: changed,
     untouched: deployed.map(({ name }) => name).filter((name) => !names.includes(name)),
     build: { from, to: build },
     files: changesBetween(merged.files, after.files),
@@ -131,11 +102,16 @@ export async function keptArtifact(path: string): Promise<{ digest: string; cont
 }
 
 /** Prints the differences: `+` added, `~` changed, `-` removed. */
-export function printDryRun({ environment, endpoints, files, packages, versions, untouched }: DryRun, terminal: Terminal): void {
+export function printDryRun(
+  { environment, endpoints, changedElsewhere, files, packages, versions, untouched }: DryRun,
+  terminal: Terminal,
+): void {
   const lines = [`environment ${environment}`];
   for (const { name, change, settings, env, routes, functions } of endpoints) {
     lines.push(`${SIGNS[change]} endpoint ${name}${change === 'create' ? ' (new)' : change === 'none' ? ' (unchanged)' : ''}`);
-    for (const [setting, { from, to }] of Object.entries(settings)) lines.push(`    ~ ${setting}: ${shown(from)} → ${shown(to)}`);
+    for (const [setting, { from, to }] of Object.entries(settings)) lines.push(`    ~ ${setting}: ${shownValue(from)} → ${shownValue(to)}`);
+    const elsewhere = changedElsewhere.find(({ endpoint }) => endpoint === name);
+    if (elsewhere !== undefined) lines.push(`    changed after the last deployment: ${namesOf(elsewhere)}`);
     lines.push(...listed('env', { ...env, changed: [] }), ...listed('route', routes), ...listed('function', { ...functions, changed: [] }));
   }
   lines.push(...section('files', files, () => ''), ...section('packages', packages, (name) => versionOf(name, versions)));
@@ -164,8 +140,4 @@ function versionOf(name: string, { from, to }: DryRun['versions']): string {
   const [was = '', is = ''] = [from[name], to[name]];
   if (was === is || was === '') return is === '' ? '' : ` ${is}`;
   return is === '' ? ` ${was}` : ` ${was} → ${is}`;
-}
-
-function shown(value: unknown): string {
-  return value === '' || value === undefined ? '(none)' : JSON.stringify(value);
 }

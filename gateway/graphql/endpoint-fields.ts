@@ -56,13 +56,14 @@ export function endpointFields({ calls, call, change, contentsOf, shape, endpoin
       const request = { name, force: force === true, stopJobs: stopJobs === true };
       return (await change((control) => control.deleteEnvironment, request)).endpoints.map(shape);
     },
-    deploy: async ({ environment, build, endpoints, source }) => {
+    deploy: async ({ environment, build, endpoints, source, keep }) => {
       const request = {
         environment: environment ?? '',
         buildDigest: build,
         buildSize: 0,
         endpoints: [...endpoints],
         source: source ?? undefined,
+        keep: (keep ?? []).map(({ endpoint, settings, env }) => ({ endpoint, settings: [...settings], env: [...env] })),
       };
       const deployed = await change((control) => control.deploy, request);
       return { environment: deployed.environment, endpoints: deployed.endpoints.map(shape) };

@@ -67,6 +67,19 @@ type ReleasedSettings {
   envNames: [String!]!
   "Names of those whose values differ from the endpoint's present ones."
   envChanged: [String!]!
+  "Names of settings that the deployment kept as it found them (argument keep of deploy)."
+  keptSettings: [String!]!
+  "The same of environment values."
+  keptEnv: [String!]!
+}
+"""What an existing endpoint keeps of its present settings. Only settings that updateEndpoint changes."""
+input KeptSettings {
+  "Name of an endpoint of the deployment."
+  endpoint: String!
+  "Names of settings, without env."
+  settings: [String!]!
+  "Names of environment values; a name without a present value stays without."
+  env: [String!]!
 }
 type Deployment {
   number: Int!

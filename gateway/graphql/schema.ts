@@ -93,8 +93,8 @@ type Mutation {
   createEnvironment(name: String!): Environment!
   "Deletes an environment and returns its deleted endpoints. Fails while it has endpoints, unless force is true."
   deleteEnvironment(name: String!, force: Boolean = false, stopJobs: Boolean = false): [Endpoint!]!
-  "Creates or updates endpoints, all or none. build: the digest of an artifact that was uploaded to /builds/<digest>. source: the commit that it was built from, to be shown with the release."
-  deploy(environment: String, build: String!, endpoints: [EndpointSpec!]!, source: SourceRevisionInput): DeployResult!
+  "Creates or updates endpoints, all or none. build: the digest of an artifact that was uploaded to /builds/<digest>. source: the commit that it was built from, to be shown with the release. keep: settings that stay as they are, whatever endpoints says."
+  deploy(environment: String, build: String!, endpoints: [EndpointSpec!]!, source: SourceRevisionInput, keep: [KeptSettings!]): DeployResult!
   "Changes settings without a new build; omitted settings stay. endpoint: an id, or a name in the environment default."
   updateEndpoint(endpoint: ID!, settings: EndpointSettings!): Endpoint!
   "Requests a first worker of the endpoint's release, whatever its load, and says how far its start is. It holds for 15 s; repeat it while you wait. endpoint: an id, or a name in the environment default."

@@ -150,8 +150,8 @@ function causeShape(cause: DeploymentCause | undefined): Schema.Cause {
   return cause === DeploymentCause.ROLLBACK ? 'ROLLBACK' : 'DEPLOY';
 }
 
-function releasedShape({ spec, envNames, envChanged }: ReleasedSettings): Schema.ReleasedSettings {
-  return { settings: settingsShape(spec), routes: routeShapes(spec), envNames, envChanged };
+function releasedShape({ spec, ...names }: ReleasedSettings): Schema.ReleasedSettings {
+  return { ...names, settings: settingsShape(spec), routes: routeShapes(spec) };
 }
 
 function routeShapes(spec: EndpointSpec | undefined): Schema.Route[] {

@@ -9,7 +9,7 @@ import type { AuditPosition, DeliveryHead, JobKind, JobRow, Op, Outcome, QueuedJ
 import type { LimitedOperation, Usage } from './state/rate-limits.ts';
 import type { SourceRevision } from '../../lib/source-revision.ts';
 import type { AuditEntry } from './audit.ts';
-import type { AccountRow, AlertChannelRow, EncryptedRow, KeyRow, MasterKeyRow, SessionRow } from './state/control-rows.ts';
+import type { AccountRow, AlertChannelRow, EncryptedRow, KeptNames, KeyRow, MasterKeyRow, SessionRow } from './state/control-rows.ts';
 import type { EndpointInput } from './state/endpoints.ts';
 import type { NodeConfig } from './state/fleet.ts';
 import type { Cursor, JobRecord } from './state/jobs.ts';
@@ -62,6 +62,8 @@ export type Command =
       readonly build: string;
       readonly endpoints: readonly EndpointInput[];
       readonly source?: SourceRevision | undefined;
+      /** By the endpoint's name: what is kept of its present settings, which `endpoints` has. */
+      readonly kept?: ReadonlyMap<string, KeptNames>;
     }
   /** The account sent this build, which is in the artifact store, or requested one that it owns. */
   | { readonly kind: 'put-build'; readonly account: string; readonly digest: string; readonly size: number }

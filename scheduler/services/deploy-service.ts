@@ -31,6 +31,7 @@ import { accountRow } from '../core/endpoints/quotas.ts';
 import { startProgress } from '../core/scaling/trial-starts.ts';
 import { checkEndpoint, checkEndpoints, checkName, encryptEnv, type CheckedEndpoint, type ValidationContext } from './deploy-rules.ts';
 import { endpointInfo, endpointNamed, shownSpec, specOf, specOfInput } from './endpoint-info.ts';
+import { keptMessage, keptNames, withPresent } from './kept-settings.ts';
 import { openEnv } from './node-service.ts';
 
 /** Shorter prefixes would soon match several builds. */
@@ -91,12 +92,13 @@ export function deployHandlers(deps: ControlDeps): DeployHandlers {
   }
 
   return {
-    deploy: call('Deploy', async ({ environment: requested, buildDigest, endpoints: specs, source }, metadata) => {
+    deploy: call('Deploy', async ({ environment: requested, buildDigest, endpoints: specs, source, keep }, metadata) => {
       const account = auth.account(metadata);
       const environment = orDefault(requested);
-      const checked = checkEndpoints(specs, around(account, environment));
+      const declared = checkEndpoints(specs, around(account, environment));
       if (source !== undefined) checkSource(source);
-      const built = checked.find(({ functions }) => functions.length > 0);
+      const keeping = keptNames(keep, specs);
+      const built = declared.find(({ functions }) => functions.length > 0);
       if (buildDigest === '' && built !== undefined) {
         const message = `build_digest: is required, because endpoint ${built.name} runs functions of a build`;
         throw new CapstanError('INVALID_ARGUMENT', message, { field: 'build_digest' });
@@ -110,8 +112,22 @@ export function deployHandlers(deps: ControlDeps): DeployHandlers {
         auth.account(metadata);
       }
       const former = inside(engine.state, account, environment);
+      const formerNamed = (name: string): EndpointRecord | undefined => former.find(({ config }) => config.name === name);
+      const kept = keeping.flatMap(({ endpoint: name, ...names }) => {
+        const known = formerNamed(name);
+        return known === undefined
+          ? []
+          : [{ name, names, present: names.env.length === 0 ? specOf(engine.state, known) : specWithEnv(known) }];
+      });
+      const merged = specs.map((spec) =>
+        withPresent(
+          spec,
+          kept.find(({ name }) => name === spec.name),
+        ),
+      );
+      const checked = kept.length === 0 ? declared : checkEndpoints(merged, around(account, environment));
       const changes = checked.map((endpoint) => {
-        const known = former.find(({ config }) => config.name === endpoint.name);
+        const known = formerNamed(endpoint.name);
         return [endpoint.name, settingsChange(known === undefined ? null : formerSpec(known), wholeSpec(endpoint))] as const;
       });
       const audit = entryOf(auth, metadata, {
@@ -124,7 +140,8 @@ export function deployHandlers(deps: ControlDeps): DeployHandlers {
         },
       });
       const endpoints = checked.map((endpoint) => encryptEnv(endpoint, cipher, { account, environment }));
-      return deployed(await engine.command({ kind: 'deploy', account, environment, build: buildDigest, endpoints, source }, audit));
+      const command = { kind: 'deploy', account, environment, build: buildDigest, endpoints, source } as const;
+      return deployed(await engine.command({ ...command, kept: new Map(kept.map(({ name, names }) => [name, names])) }, audit));
     }),
     updateEndpoint: call('UpdateEndpoint', async ({ endpointId, patch }, metadata) => {
       const endpoint = endpointNamed(engine.state, auth.account(metadata), 'default', endpointId);
@@ -332,12 +349,12 @@ function withSettings(builds: readonly BuildInfo[], state: State, id: string, ci
   const present = values(state.releases.get(config.release)?.envSealed);
   const history = historyOf(state, config.account, config.environment);
   return builds.map((build): BuildInfo => {
-    const input = withBuild(history, id, build.digest)?.input;
+    const { input, kept } = withBuild(history, id, build.digest) ?? {};
     if (input === undefined) return build;
     const env = values(input.envSealed);
     const envNames = Object.keys(env).toSorted();
     const envChanged = envNames.filter((name) => present[name] !== undefined && present[name] !== env[name]);
-    return { ...build, settings: { spec: shownSpec(state, specOfInput(input)), envNames, envChanged } };
+    return { ...build, settings: { spec: shownSpec(state, specOfInput(input)), envNames, envChanged, ...keptMessage(kept) } };
   });
 }
 

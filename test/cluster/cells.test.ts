@@ -278,7 +278,7 @@ function tests(server: PostgresServer): void {
     );
     await t.throwsAsync(createAccount(east, 'acme', operator), { code: 'ALREADY_EXISTS', message: /in the cell west/ });
     // The build of both accounts belongs to each in its own cell: it is deployed without being sent.
-    const again = { environment: '', buildDigest, buildSize: 0, endpoints: [endpointSpec({ ...spec, maxConcurrency: 2 })] };
+    const again = { environment: '', buildDigest, buildSize: 0, endpoints: [endpointSpec({ ...spec, maxConcurrency: 2 })], keep: [] };
     for (const [scheduler, token] of [
       [west, keyText],
       [east, other.keyText],

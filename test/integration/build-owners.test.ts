@@ -27,7 +27,7 @@ async function otherAccount(scheduler: TestScheduler): Promise<string> {
 
 async function deployDigest(scheduler: TestScheduler, digest: string, token: string): Promise<DeployResponse> {
   const endpoints = [endpointSpec({ name: 'copied' })];
-  const request = { environment: '', buildDigest: digest, buildSize: 1, endpoints };
+  const request = { environment: '', buildDigest: digest, buildSize: 1, endpoints, keep: [] };
   return unary((done) => scheduler.control.deploy(request, scheduler.bearer(token), done));
 }
 

@@ -2,10 +2,10 @@
 import test from 'ava';
 
 import { JobState } from '../../proto/gen/capstan/v1/common.ts';
-import { DeploymentCause, KeyScope, type KeyEntry } from '../../proto/gen/capstan/v1/control.ts';
+import { DeploymentCause, KeyScope, type DeployResponse, type KeyEntry } from '../../proto/gen/capstan/v1/control.ts';
 import { AttemptOutcome, StopReason } from '../../proto/gen/capstan/v1/nodes.ts';
 import { ManualClock } from '../support/manual-clock.ts';
-import { buildDigest, unary } from '../support/scheduler-client.ts';
+import { buildDigest, endpointSpec, unary } from '../support/scheduler-client.ts';
 import { open, as, Watch, submit, failure, stateOf, errorOf, ended, bytes } from './control-world.ts';
 
 test('a deployment is recorded; a rollback brings the build before back, with its settings, and can be undone', async (t) => {
@@ -67,6 +67,48 @@ test('the builds of one endpoint say what a rollback restores, without values of
   t.deepEqual((await control.builds('echo')).find(({ current }) => current.length > 0)?.settings?.envChanged, []);
 });
 
+test('a deployment keeps the present settings that it is told to keep, and says so, also after a rollback to it', async (t) => {
+  const scheduler = await open(t, { workerQuota: 9 });
+  const control = as(scheduler);
+  const declared = { name: 'echo', workersMax: 1, scalerValue: 4, env: { GONE: 'x', MODE: 'slow' } };
+  const [first] = (await scheduler.deploy([declared], { bytes: bytes('a') })).endpoints;
+  const limit = { requests: 7, concurrent: 1 };
+  const patch = { workersMax: 5, scalerValue: 9, env: { MODE: 'fast', NEW: 'y' }, unsetEnv: ['GONE'], rateLimits: { run: limit } };
+  await control.update(first?.id ?? '', patch);
+  const keep = [
+    { endpoint: 'echo', settings: ['workersMax', 'rateLimits'], env: ['GONE', 'MODE', 'NEW'] },
+    { endpoint: 'new', settings: ['workersMax'], env: ['MODE'] },
+  ];
+  const digest = await scheduler.putBuild(bytes('b'));
+  const request = {
+    environment: '',
+    buildDigest: digest,
+    buildSize: 1,
+    endpoints: [declared, { name: 'new', workersMax: 2 }].map(endpointSpec),
+  };
+  const metadata = scheduler.bearer(scheduler.secret('api-key'));
+  const deploy = async (kept: typeof keep): Promise<DeployResponse> =>
+    unary<DeployResponse>((done) => scheduler.control.deploy({ ...request, keep: kept }, metadata, done));
+  const echo = (await deploy(keep)).endpoints.find(({ spec }) => spec?.name === 'echo');
+  t.like(echo?.spec, { workersMax: 5, scalerValue: 4, rateLimits: { run: limit } });
+  const released = async (): Promise<unknown> => (await control.builds('echo')).find(({ digest: each }) => each === digest)?.settings;
+  const kept = { envNames: ['MODE', 'NEW'], envChanged: [], keptSettings: ['workersMax', 'rateLimits'], keptEnv: ['GONE', 'MODE', 'NEW'] };
+  t.like(await released(), kept);
+  const created = (await control.builds('new'))[0]?.settings;
+  t.like(created, { spec: { workersMax: 2 }, keptSettings: [], keptEnv: [] });
+  await scheduler.deploy([declared], { bytes: bytes('c') });
+  t.is((await control.endpoints()).find(({ spec }) => spec?.name === 'echo')?.spec?.workersMax, 1);
+  t.like(await control.rollback({ endpoint: 'echo', build: digest }), { endpoints: [{ spec: { workersMax: 5 } }] });
+  await scheduler.restart();
+  t.like(await released(), kept);
+  const refused: readonly (readonly [(typeof keep)[number][], RegExp])[] = [
+    [[{ endpoint: 'other', settings: [], env: [] }], /keep\.endpoint: "other" must be an endpoint of the deployment/],
+    [[0, 1].map(() => ({ endpoint: 'echo', settings: [], env: [] })), /keep\.endpoint: "echo" is listed twice/],
+    [[{ endpoint: 'echo', settings: ['gpuIds'], env: [] }], /keep\.settings: "gpuIds" must be one of description, workersMin/],
+  ];
+  for (const [wrong, message] of refused) await t.throwsAsync(deploy(wrong), { code: 'INVALID_ARGUMENT', message });
+});
+
 test('two deployments at once are two whole deployments', async (t) => {
   const scheduler = await open(t);
   const names = ['one', 'two', 'three'];
@@ -109,7 +151,7 @@ test('what the quota or a rule refuses changes nothing at all', async (t) => {
 
 test('a deployment of a build that was never uploaded is refused; an upload alone is nothing', async (t) => {
   const scheduler = await open(t);
-  const request = { environment: '', buildDigest: 'ab'.repeat(32), buildSize: 1, endpoints: [] };
+  const request = { environment: '', buildDigest: 'ab'.repeat(32), buildSize: 1, endpoints: [], keep: [] };
   const spec = (await scheduler.deploy([{ name: 'echo' }])).endpoints.flatMap(({ spec: found }) => found ?? []);
   const deploy = unary((done) =>
     scheduler.control.deploy({ ...request, endpoints: spec }, scheduler.bearer(scheduler.secret('api-key')), done),

@@ -89,7 +89,7 @@ test('workers that bring their own program need no build', async (t) => {
   const deploy = (request: Partial<DeployRequest>) =>
     unary<DeployResponse>((done) =>
       scheduler.control.deploy(
-        { environment: '', buildDigest: '', buildSize: 0, endpoints: [spec], ...request },
+        { environment: '', buildDigest: '', buildSize: 0, endpoints: [spec], keep: [], ...request },
         scheduler.bearer(scheduler.secret('api-key')),
         done,
       ),

@@ -119,7 +119,7 @@ export class TestScheduler {
     { token = this.secret('api-key'), environment = '', bytes = build }: { token?: string; environment?: string; bytes?: Buffer } = {},
   ): Promise<DeployResponse> {
     const digest = await this.putBuild(bytes, token);
-    const request = { environment, buildDigest: digest, buildSize: bytes.length, endpoints: endpoints.map(endpointSpec) };
+    const request = { environment, buildDigest: digest, buildSize: bytes.length, endpoints: endpoints.map(endpointSpec), keep: [] };
     return unary((done) => this.control.deploy(request, this.bearer(token), done));
   }
 

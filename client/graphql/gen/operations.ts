@@ -44,6 +44,12 @@ export interface SourceRevisionInput {
   readonly isDirty: boolean;
 }
 
+export interface KeptSettings {
+  readonly endpoint: string;
+  readonly settings: readonly string[];
+  readonly env: readonly string[];
+}
+
 export interface EndpointSettings {
   readonly description?: string | null | undefined;
   readonly workersMin?: number | null | undefined;
@@ -202,6 +208,7 @@ export interface WorkerFields {
 }
 
 export interface DeployedFacts {
+  readonly id: string;
   readonly name: string;
   readonly kind: Kind;
   readonly build: {
@@ -711,6 +718,7 @@ export const GET_ENDPOINT =
 
 export interface ListDeployedFactsResult {
   readonly endpoints: readonly {
+    readonly id: string;
     readonly name: string;
     readonly kind: Kind;
     readonly build: {
@@ -731,7 +739,7 @@ export type ListDeployedFactsVariables = {
   readonly environment?: string | null | undefined;
 };
 export const LIST_DEPLOYED_FACTS =
-  'query ListDeployedFacts($environment:String){endpoints(environment:$environment){name kind build{digest}routes{method path function}functions envNames settings{description workersMin workersMax idleTimeout keepIdle startTimeout executionTimeoutMs scalerType scalerValue delayTarget maxConcurrency maxAttempts gpuIds gpuCount minCuda minDriver cpu imageName runtime network requestsPerWorker rateLimits public}defaultMaxAttempts}}' as Operation<ListDeployedFactsResult, ListDeployedFactsVariables>;
+  'query ListDeployedFacts($environment:String){endpoints(environment:$environment){id name kind build{digest}routes{method path function}functions envNames settings{description workersMin workersMax idleTimeout keepIdle startTimeout executionTimeoutMs scalerType scalerValue delayTarget maxConcurrency maxAttempts gpuIds gpuCount minCuda minDriver cpu imageName runtime network requestsPerWorker rateLimits public}defaultMaxAttempts}}' as Operation<ListDeployedFactsResult, ListDeployedFactsVariables>;
 
 export interface ListEarlierFactsResult {
   readonly endpoints: readonly DeployedFacts[];
@@ -740,7 +748,7 @@ export type ListEarlierFactsVariables = {
   readonly environment?: string | null | undefined;
 };
 export const LIST_EARLIER_FACTS =
-  'query ListEarlierFacts($environment:String){endpoints(environment:$environment){name kind build{digest}routes{method path function}functions envNames settings{description workersMin workersMax idleTimeout keepIdle startTimeout executionTimeoutMs scalerType scalerValue delayTarget maxConcurrency maxAttempts gpuIds gpuCount minCuda minDriver cpu imageName runtime network requestsPerWorker rateLimits public}}}' as Operation<ListEarlierFactsResult, ListEarlierFactsVariables>;
+  'query ListEarlierFacts($environment:String){endpoints(environment:$environment){id name kind build{digest}routes{method path function}functions envNames settings{description workersMin workersMax idleTimeout keepIdle startTimeout executionTimeoutMs scalerType scalerValue delayTarget maxConcurrency maxAttempts gpuIds gpuCount minCuda minDriver cpu imageName runtime network requestsPerWorker rateLimits public}}}' as Operation<ListEarlierFactsResult, ListEarlierFactsVariables>;
 
 export interface ListWorkersResult {
   readonly workers: readonly WorkerFields[];
@@ -780,6 +788,25 @@ export type ListReleasesVariables = {
 export const LIST_RELEASES =
   'query ListReleases($environment:String$endpoint:String!){builds(environment:$environment endpoint:$endpoint){digest size environment deployedAt endpoints current functions release{number cause key keyName source{commit message isDirty}}}}' as Operation<ListReleasesResult, ListReleasesVariables>;
 
+export interface ListDeployedSettingsResult {
+  readonly builds: readonly {
+    readonly current: readonly string[];
+    readonly settings: {
+      readonly settings: AllSettings;
+      readonly envNames: readonly string[];
+      readonly envChanged: readonly string[];
+      readonly keptSettings: readonly string[];
+      readonly keptEnv: readonly string[];
+    } | null;
+  }[];
+}
+export type ListDeployedSettingsVariables = {
+  readonly environment?: string | null | undefined;
+  readonly endpoint: string;
+};
+export const LIST_DEPLOYED_SETTINGS =
+  'query ListDeployedSettings($environment:String$endpoint:String!){builds(environment:$environment endpoint:$endpoint){current settings{settings{description workersMin workersMax idleTimeout keepIdle startTimeout executionTimeoutMs scalerType scalerValue delayTarget maxConcurrency maxAttempts gpuIds gpuCount minCuda minDriver cpu imageName runtime network requestsPerWorker rateLimits public}envNames envChanged keptSettings keptEnv}}}' as Operation<ListDeployedSettingsResult, ListDeployedSettingsVariables>;
+
 export interface GetBuildDifferenceResult {
   readonly buildDifference: Difference;
 }
@@ -804,6 +831,22 @@ export type DeploySourceVariables = {
 };
 export const DEPLOY_SOURCE =
   'mutation DeploySource($environment:String$build:String!$endpoints:[EndpointSpec!]!$source:SourceRevisionInput!){deploy(environment:$environment build:$build endpoints:$endpoints source:$source){environment endpoints{id name kind url environment created build{digest}release routes{method path function}functions settings{workersMin workersMax}workers{total}queue{inQueue inProgress reason detail}}}}' as Operation<DeploySourceResult, DeploySourceVariables>;
+
+export interface DeployKeepingResult {
+  readonly deploy: {
+    readonly environment: string;
+    readonly endpoints: readonly EndpointFields[];
+  };
+}
+export type DeployKeepingVariables = {
+  readonly environment?: string | null | undefined;
+  readonly build: string;
+  readonly endpoints: readonly object[];
+  readonly source?: SourceRevisionInput | null | undefined;
+  readonly keep: readonly KeptSettings[];
+};
+export const DEPLOY_KEEPING =
+  'mutation DeployKeeping($environment:String$build:String!$endpoints:[EndpointSpec!]!$source:SourceRevisionInput$keep:[KeptSettings!]!){deploy(environment:$environment build:$build endpoints:$endpoints source:$source keep:$keep){environment endpoints{id name kind url environment created build{digest}release routes{method path function}functions settings{workersMin workersMax}workers{total}queue{inQueue inProgress reason detail}}}}' as Operation<DeployKeepingResult, DeployKeepingVariables>;
 
 export interface DeployResult {
   readonly deploy: {

@@ -208,6 +208,14 @@ export interface ReleasedSettings {
   readonly routes: readonly Route[];
   readonly envNames: readonly string[];
   readonly envChanged: readonly string[];
+  readonly keptSettings: readonly string[];
+  readonly keptEnv: readonly string[];
+}
+
+export interface KeptSettings {
+  readonly endpoint: string;
+  readonly settings: readonly string[];
+  readonly env: readonly string[];
 }
 
 export interface Deployment {
@@ -1024,6 +1032,7 @@ export interface DeployArguments {
   readonly build: string;
   readonly endpoints: readonly EndpointSpec[];
   readonly source?: SourceRevisionInput | null | undefined;
+  readonly keep?: readonly KeptSettings[] | null | undefined;
 }
 
 export interface UpdateEndpointArguments {

@@ -23,7 +23,7 @@ import type { SourceRevision } from '../../../lib/source-revision.ts';
 import type { Write } from '../effects.ts';
 import type { Command } from '../events.ts';
 import { type State, liveEndpoints } from '../state.ts';
-import { type BuildRow, type DeployedInput, environmentKey } from '../state/control-rows.ts';
+import { type BuildRow, type DeployedInput, environmentKey, type KeptNames } from '../state/control-rows.ts';
 import { quotaOf } from '../endpoints/quotas.ts';
 import { secretVersions } from '../endpoints/secret-use.ts';
 import { randomName } from '../random.ts';
@@ -38,6 +38,7 @@ interface Change {
   readonly input: EndpointInput;
   readonly build: BuildRow;
   readonly source?: SourceRevision | undefined;
+  readonly kept?: KeptNames | undefined;
 }
 
 /** The build of workers that bring their own program. */
@@ -51,7 +52,7 @@ export function deploy(ctx: StepContext, call: number, command: Deploy): void {
     ctx.reply(call, buildNotFound(command.build));
     return;
   }
-  const changes = command.endpoints.map((input) => ({ input, build, source: command.source }));
+  const changes = command.endpoints.map((input) => ({ input, build, source: command.source, kept: command.kept?.get(input.name) }));
   const refusal = nameTaken(ctx.state, command) ?? overQuota(ctx.state, { account, environment }, changes, 'deploys');
   if (refusal !== null) {
     ctx.reply(call, refusal);
@@ -74,9 +75,9 @@ export function rollback(ctx: StepContext, call: number, command: Rollback): voi
     ctx.reply(call, error);
     return;
   }
-  const changes = live.flatMap(({ input, build: digest, source }) => {
+  const changes = live.flatMap(({ input, build: digest, source, kept }) => {
     const row = digest === '' ? noBuild : ctx.state.builds.get(digest);
-    return row === undefined ? [] : [{ input, build: row, source }];
+    return row === undefined ? [] : [{ input, build: row, source, kept }];
   });
   const refusal = overQuota(ctx.state, { account, environment }, changes, 'stays');
   if (refusal !== null) ctx.reply(call, refusal);
@@ -117,8 +118,9 @@ function apply(
     const { config, created } = putEndpoint(ctx, account, environment, change);
     answers.push({ id: config.id, created });
     entries.push(endpointEntry(ctx.state, config));
-    const { input, build, source } = change;
-    deployed.push({ id: config.id, build: build.digest, input, ...(source === undefined ? {} : { source }) });
+    const { input, build, source, kept } = change;
+    const facts = { ...(source === undefined ? {} : { source }), ...(kept === undefined ? {} : { kept }) };
+    deployed.push({ id: config.id, build: build.digest, input, ...facts });
   }
   const write = record(ctx, { account, environment, at: ctx.now.wall, cause, ...ctx.author, endpoints: deployed });
   sweepBuilds(ctx);

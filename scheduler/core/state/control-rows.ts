@@ -175,6 +175,14 @@ export interface DeployedInput {
   readonly input: EndpointInput;
   /** The commit of the build, also after a rollback to it; absent where it is not known. */
   readonly source?: SourceRevision;
+  /** What the deployment kept as it found it; absent where it set everything. */
+  readonly kept?: KeptNames;
+}
+
+/** Names of settings and of environment values. */
+export interface KeptNames {
+  readonly settings: readonly string[];
+  readonly env: readonly string[];
 }
 
 export interface DeploymentRow {

@@ -825,7 +825,20 @@ export interface DeployRequest {
   buildSize: number;
   endpoints: EndpointSpec[];
   /** The commit of the project, as the caller says; absent where it is not known. */
-  source?: SourceRevision | undefined;
+  source?:
+    | SourceRevision
+    | undefined;
+  /** What existing endpoints keep of their present settings, whatever `endpoints` says. */
+  keep: KeptSettings[];
+}
+
+export interface KeptSettings {
+  /** Name of an endpoint of the deployment. */
+  endpoint: string;
+  /** Names of settings that can be changed without a build, without `env`. */
+  settings: string[];
+  /** Names of environment values. A name that the endpoint has no value for stays without. */
+  env: string[];
 }
 
 export interface SourceRevision {
@@ -1619,6 +1632,9 @@ export interface ReleasedSettings {
   envNames: string[];
   /** Names of values that differ from the present ones, present in both. */
   envChanged: string[];
+  /** Names of the settings and environment values that the deployment kept as it found them (DeployRequest.keep). */
+  keptSettings: string[];
+  keptEnv: string[];
 }
 
 export interface ListDeploymentsRequest {
@@ -3579,7 +3595,7 @@ export const LookupEndpointNameResponse: MessageFns<LookupEndpointNameResponse> 
 };
 
 function createBaseDeployRequest(): DeployRequest {
-  return { environment: "", buildDigest: "", buildSize: 0, endpoints: [], source: undefined };
+  return { environment: "", buildDigest: "", buildSize: 0, endpoints: [], source: undefined, keep: [] };
 }
 
 export const DeployRequest: MessageFns<DeployRequest> = {
@@ -3598,6 +3614,9 @@ export const DeployRequest: MessageFns<DeployRequest> = {
     }
     if (message.source !== undefined) {
       SourceRevision.encode(message.source, writer.uint32(42).fork()).join();
+    }
+    for (const v of message.keep) {
+      KeptSettings.encode(v!, writer.uint32(50).fork()).join();
     }
     return writer;
   },
@@ -3655,6 +3674,14 @@ export const DeployRequest: MessageFns<DeployRequest> = {
             message.source = SourceRevision.decode(reader, reader.uint32());
             continue;
           }
+          case 6: {
+            if (tag !== 50) {
+              break;
+            }
+
+            message.keep.push(KeptSettings.decode(reader, reader.uint32()));
+            continue;
+          }
         }
         if ((tag & 7) === 4 || tag === 0) {
           break;
@@ -3679,6 +3706,86 @@ export const DeployRequest: MessageFns<DeployRequest> = {
     message.source = (object.source !== undefined && object.source !== null)
       ? SourceRevision.fromPartial(object.source)
       : undefined;
+    message.keep = object.keep?.map((e) => KeptSettings.fromPartial(e)) || [];
+    return message;
+  },
+};
+
+function createBaseKeptSettings(): KeptSettings {
+  return { endpoint: "", settings: [], env: [] };
+}
+
+export const KeptSettings: MessageFns<KeptSettings> = {
+  encode(message: KeptSettings, writer: BinaryWriter = new BinaryWriter()): BinaryWriter {
+    if (message.endpoint !== "") {
+      writer.uint32(10).string(message.endpoint);
+    }
+    for (const v of message.settings) {
+      writer.uint32(18).string(v!);
+    }
+    for (const v of message.env) {
+      writer.uint32(26).string(v!);
+    }
+    return writer;
+  },
+
+  decode(input: BinaryReader | Uint8Array, length?: number): KeptSettings {
+    const reader = input instanceof BinaryReader ? input : new BinaryReader(input);
+    const previousRecursionDepth = (reader as any).__tsProtoDecodeDepth ?? 0;
+    if (previousRecursionDepth >= 100) {
+      throw new globalThis.Error("protobuf decode recursion limit exceeded");
+    }
+    (reader as any).__tsProtoDecodeDepth = previousRecursionDepth + 1;
+    try {
+      const end = length === undefined ? reader.len : reader.pos + length;
+      const message = createBaseKeptSettings();
+      while (reader.pos < end) {
+        const tag = reader.uint32();
+        switch (tag >>> 3) {
+          case 1: {
+            if (tag !== 10) {
+              break;
+            }
+
+            message.endpoint = reader.string();
+            continue;
+          }
+          case 2: {
+            if (tag !== 18) {
+              break;
+            }
+
+            message.settings.push(reader.string());
+            continue;
+          }
+          case 3: {
+            if (tag !== 26) {
+              break;
+            }
+
+            message.env.push(reader.string());
+            continue;
+          }
+        }
+        if ((tag & 7) === 4 || tag === 0) {
+          break;
+        }
+        reader.skip(tag & 7);
+      }
+      return message;
+    } finally {
+      (reader as any).__tsProtoDecodeDepth = previousRecursionDepth;
+    }
+  },
+
+  create(base?: DeepPartial<KeptSettings>): KeptSettings {
+    return KeptSettings.fromPartial(base ?? {});
+  },
+  fromPartial(object: DeepPartial<KeptSettings>): KeptSettings {
+    const message = createBaseKeptSettings();
+    message.endpoint = object.endpoint ?? "";
+    message.settings = object.settings?.map((e) => e) || [];
+    message.env = object.env?.map((e) => e) || [];
     return message;
   },
 };
@@ -11642,7 +11749,7 @@ export const BuildInfo: MessageFns<BuildInfo> = {
 };
 
 function createBaseReleasedSettings(): ReleasedSettings {
-  return { spec: undefined, envNames: [], envChanged: [] };
+  return { spec: undefined, envNames: [], envChanged: [], keptSettings: [], keptEnv: [] };
 }
 
 export const ReleasedSettings: MessageFns<ReleasedSettings> = {
@@ -11655,6 +11762,12 @@ export const ReleasedSettings: MessageFns<ReleasedSettings> = {
     }
     for (const v of message.envChanged) {
       writer.uint32(26).string(v!);
+    }
+    for (const v of message.keptSettings) {
+      writer.uint32(34).string(v!);
+    }
+    for (const v of message.keptEnv) {
+      writer.uint32(42).string(v!);
     }
     return writer;
   },
@@ -11696,6 +11809,22 @@ export const ReleasedSettings: MessageFns<ReleasedSettings> = {
             message.envChanged.push(reader.string());
             continue;
           }
+          case 4: {
+            if (tag !== 34) {
+              break;
+            }
+
+            message.keptSettings.push(reader.string());
+            continue;
+          }
+          case 5: {
+            if (tag !== 42) {
+              break;
+            }
+
+            message.keptEnv.push(reader.string());
+            continue;
+          }
         }
         if ((tag & 7) === 4 || tag === 0) {
           break;
@@ -11718,6 +11847,8 @@ export const ReleasedSettings: MessageFns<ReleasedSettings> = {
       : undefined;
     message.envNames = object.envNames?.map((e) => e) || [];
     message.envChanged = object.envChanged?.map((e) => e) || [];
+    message.keptSettings = object.keptSettings?.map((e) => e) || [];
+    message.keptEnv = object.keptEnv?.map((e) => e) || [];
     return message;
   },
 };
