@@ -2,8 +2,8 @@
 import type { EndpointSpec } from '../../proto/gen/capstan/v1/control.ts';
 import { EndpointSpec as EndpointForm } from '../../proto/gen/json/capstan/v1/control.ts';
 import { READABLE_NAMES, UPDATABLE_NAMES } from '../../lib/endpoint-settings.ts';
-import { CapstanError } from '../../lib/errors.ts';
 import type { SourceRevision } from '../../lib/source-revision.ts';
+import { callDeploy } from './deploy-call.ts';
 import type { EndpointRow } from './endpoint-row.ts';
 import type { GatewayClient } from '../../client/gateway-client.ts';
 import {
@@ -14,9 +14,6 @@ import {
   DELETE_ENDPOINT,
   DELETE_ENDPOINTS,
   DELETE_ENVIRONMENT,
-  DEPLOY,
-  DEPLOY_KEEPING,
-  DEPLOY_SOURCE,
   GET_ACCOUNT,
   GET_BUILD_DIFFERENCE,
   GET_ENVIRONMENT,
@@ -32,9 +29,6 @@ import {
   UPDATE_ENDPOINT,
   type CreateKeyVariables,
   type DeployKeepingVariables,
-  type DeployResult,
-  type DeploySourceVariables,
-  type DeployVariables,
   type Difference,
   type ListReleasesResult,
   type EndpointFields,
@@ -111,28 +105,8 @@ export async function deploy(
 ): Promise<Deployed> {
   // The JSON form omits zeros, and an omitted workersMax means the service's default: 0 would not remain a pause.
   const endpoints = asked.endpoints.map((spec) => ({ ...(EndpointForm.toJSON(spec) as object), workersMax: spec.workersMax }));
-  const variables = { ...asked, endpoints };
-  const { deploy: deployed } = await deployAs(client, variables, { source, keep });
+  const { deploy: deployed } = await callDeploy(client, { ...asked, endpoints, source, keep });
   return { environment: deployed.environment, endpoints: deployed.endpoints.map(row) };
-}
-
-async function deployAs(
-  client: GatewayClient,
-  variables: DeployVariables,
-  { source, keep }: Pick<DeployKeepingVariables, 'keep'> & { readonly source: SourceRevision | null },
-): Promise<DeployResult> {
-  if (keep.length > 0) return client.query(DEPLOY_KEEPING, { ...variables, source, keep });
-  return source === null ? client.query(DEPLOY, variables) : deployWithSource(client, { ...variables, source });
-}
-
-/** A gateway of an earlier version does not know the commit: the deployment goes without. */
-async function deployWithSource(client: GatewayClient, { source, ...variables }: DeploySourceVariables): Promise<DeployResult> {
-  try {
-    return await client.query(DEPLOY_SOURCE, { ...variables, source });
-  } catch (error) {
-    if (!(error instanceof CapstanError) || !error.message.includes('SourceRevisionInput')) throw error;
-    return client.query(DEPLOY, variables);
-  }
 }
 
 export async function rollback(
