@@ -1,6 +1,6 @@
 /**
- * Messages between the primary of a gateway and its processes. A process that was started after an update of the program may be
- * newer than its primary: what one does not know it ignores.
+ * Messages between the primary of a gateway and its processes. Where a version was replaced in place, a process that was started
+ * afterwards is newer than its primary: what one does not know it ignores.
  */
 import { z } from 'zod';
 

@@ -12,7 +12,7 @@ import { RateTable } from '../http/key-rates.ts';
 import { createLog, type Log } from '../log.ts';
 import { addRetired, type MetricData } from '../metrics/joined-figures.ts';
 import { fromProcess, LAST_FIGURES, type ToProcess } from './messages.ts';
-import { shareOf } from './shares.ts';
+import { portToKeep, shareOf } from './shares.ts';
 
 /** Wait before a process that has ended is started again: doubles up to the longest, and starts anew after a time of service, ms. */
 const MIN_RESTART_MS = 1_000;
@@ -30,9 +30,14 @@ interface Member {
   /** Resolves with its URL; rejects when it could not start. */
   readonly serving: Promise<string>;
   readonly ended: Promise<void>;
+  /** It receives messages: those before are lost. */
+  isReady: boolean;
+  hasServed: boolean;
   /** Its figures when it was last asked. */
   figures: readonly MetricData[];
   isClosing: boolean;
+  /** It starts in a reload, which reports its end. */
+  isReplacement: boolean;
 }
 
 /** The processes whose figures a scrape waits for. */
@@ -115,19 +120,22 @@ export class GatewayProcesses {
     serving.promise.catch(() => undefined); // the exit is handled below, whoever waits for the start
     const ended = Promise.withResolvers<void>();
     const worker = cluster.fork();
-    const member: Member = { index, worker, serving: serving.promise, ended: ended.promise, figures: [], isClosing: false };
+    const member: Member = {
+      ...{ index, worker, serving: serving.promise, ended: ended.promise },
+      ...{ isReady: false, hasServed: false, figures: [], isClosing: false, isReplacement: false },
+    };
     this.#members.add(member);
     const startedAt = performance.now();
     let refusal: CapstanError | undefined;
-    let hasServed = false;
     worker.on('message', (raw: unknown) => {
       const { success, data: message } = fromProcess.safeParse(raw);
       if (!success) return;
       if (message.type === 'ready') {
+        member.isReady = true;
         const config = { ...shareOf(this.#config, index, this.#count), port: this.#port };
         tell(worker, { type: 'start', config, process: index });
       } else if (message.type === 'serving') {
-        hasServed = true;
+        member.hasServed = true;
         serving.resolve(message.url);
       } else if (message.type === 'failed') {
         const { code, message: text, field } = message;
@@ -143,10 +151,10 @@ export class GatewayProcesses {
       const how = signal ?? `exit code ${code}`;
       serving.reject(refusal ?? new CapstanError('INTERNAL', `a gateway process ended during its start (${how})`));
       ended.resolve();
-      if (member.isClosing || this.#isClosing) return;
+      if (member.isClosing || member.isReplacement || this.#isClosing) return;
       if (performance.now() - startedAt > STEADY_MS) this.#failures.delete(index);
       // Why the very first start failed is thrown there.
-      if (hasServed || this.#url !== '') void this.#restart(index, how, refusal);
+      if (member.hasServed || this.#url !== '') void this.#restart(index, how, refusal);
     });
     return member;
   }
@@ -160,7 +168,8 @@ export class GatewayProcesses {
       'a gateway process ended; it is started again',
     );
     await pause(waitMs, undefined, { signal: this.#closing.signal }).catch(() => undefined);
-    if (!this.#isClosing) this.#fork(index);
+    // A reload may have started it meanwhile.
+    if (!this.#isClosing && ![...this.#members].some((member) => member.index === index && !member.isClosing)) this.#fork(index);
   }
 
   /** Returns false when the reload cannot go on. */
@@ -171,21 +180,25 @@ export class GatewayProcesses {
     if (isFixed) await this.#end(member);
     if (this.#isClosing) return false;
     const next = this.#fork(member.index);
-    next.isClosing = !isFixed; // until it serves, its end is reported here
+    next.isReplacement = !isFixed;
     try {
       await next.serving;
     } catch (error) {
+      if (this.#isClosing) return false;
       this.#log.error({ err: error, process: member.index }, 'a gateway process could not be replaced; the former ones go on');
+      // The former one has ended by itself while this one started, which is why nothing else starts it again.
+      if (!isFixed && !this.#members.has(member)) void this.#restart(member.index, 'before it was replaced', undefined);
       return false;
     }
-    next.isClosing = this.#isClosing;
+    next.isReplacement = false;
     await this.#end(member);
     return true;
   }
 
   async #end(member: Member): Promise<void> {
     member.isClosing = true;
-    tell(member.worker, { type: 'close' });
+    if (member.isReady) tell(member.worker, { type: 'close' });
+    else member.worker.process.kill('SIGKILL');
     const late = setTimeout(() => {
       this.#log.warn({ process: member.index }, 'a gateway process did not end in time and is killed');
       member.worker.process.kill('SIGKILL');
@@ -198,14 +211,16 @@ export class GatewayProcesses {
     this.#members.delete(member);
     this.#retired = addRetired(this.#retired, member.figures);
     for (const collection of this.#collections.values()) dropFrom(collection, member);
-    if (this.#members.size === 0 && this.#url !== '') this.#port = Number(new URL(this.#url).port);
+    if (this.#members.size === 0 && this.#url !== '') this.#port = portToKeep(this.#config, this.#url);
   }
 
   async #collect(): Promise<readonly (readonly MetricData[])[]> {
     this.#lastCollection += 1;
     const id = this.#lastCollection;
     const { promise, resolve } = Promise.withResolvers<void>();
-    const collection: Collection = { missing: new Set(this.#members), done: resolve };
+    // One that starts has no figures, and does not answer.
+    const collection: Collection = { missing: new Set([...this.#members].filter(({ hasServed }) => hasServed)), done: resolve };
+    if (collection.missing.size === 0) resolve();
     this.#collections.set(id, collection);
     for (const { worker } of collection.missing) tell(worker, { type: 'collect', id });
     const late = setTimeout(resolve, COLLECT_MS);

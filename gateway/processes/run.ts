@@ -1,5 +1,6 @@
 /** Runs a gateway as a part of a stack: in this process, or with several on one port. */
 import type { GatewayConfig } from '../config.ts';
+import type { GatewayProcesses } from './primary.ts';
 import { processCount } from './shares.ts';
 
 /** Sent to replace the processes one by one. */
@@ -17,14 +18,13 @@ export interface RunningGateway {
  */
 export async function runGateway(config: GatewayConfig): Promise<RunningGateway> {
   const count = processCount(config);
-  if (count === 1) {
-    const { start } = await import('../assembly/start.ts');
-    // A service manager that reloads the unit must not end it.
-    process.on(RELOAD, () => process.stderr.write('SIGUSR2: the gateway has one process; restart it to replace it\n'));
-    return start(config);
-  }
-  const { GatewayProcesses } = await import('./primary.ts');
-  const processes = await GatewayProcesses.start(config, count);
-  process.on(RELOAD, () => void processes.reload());
-  return processes;
+  const started: { processes?: GatewayProcesses } = {};
+  // A service manager that reloads the unit must not end it, also while it starts.
+  process.on(RELOAD, () => {
+    if (count === 1) process.stderr.write('SIGUSR2: the gateway has one process; restart it to replace it\n');
+    else void started.processes?.reload();
+  });
+  if (count === 1) return (await import('../assembly/start.ts')).start(config);
+  started.processes = await (await import('./primary.ts')).GatewayProcesses.start(config, count);
+  return started.processes;
 }

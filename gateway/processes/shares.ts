@@ -48,6 +48,11 @@ export function shareOf(config: GatewayConfig, index: number, count: number): Ga
   };
 }
 
+/** Returns the port for processes that start when none is left: the one that was picked for 0. A URL leaves out its protocol's own port. */
+export function portToKeep({ port }: Pick<GatewayConfig, 'port'>, url: string): number {
+  return port === 0 ? Number(new URL(url).port) : port;
+}
+
 function nextAddress(address: string, index: number): string {
   const { host, port } = splitAddress(address);
   return `${host}:${port + index}`;

@@ -7,9 +7,10 @@ import test, { type ExecutionContext } from 'ava';
 import { Agent } from 'undici';
 
 import { readConfig, type GatewayConfig } from '../../gateway/config.ts';
-import { createLog } from '../../gateway/log.ts';
+import { createLog, type Log } from '../../gateway/log.ts';
 import { GatewayProcesses } from '../../gateway/processes/primary.ts';
-import { processCount, shareOf } from '../../gateway/processes/shares.ts';
+import { runGateway } from '../../gateway/processes/run.ts';
+import { portToKeep, processCount, shareOf } from '../../gateway/processes/shares.ts';
 import { answerTo } from '../support/http-answer.ts';
 import { FakeScheduler, TOKEN } from './fake-scheduler.ts';
 import { KEY, OPERATOR_KEY } from './harness.ts';
@@ -25,14 +26,21 @@ interface Started {
   readonly call: (path: string, key?: string, body?: object) => Promise<{ readonly status: number; readonly text: string }>;
 }
 
-async function startTwo(t: ExecutionContext, overrides: Record<string, unknown> = {}): Promise<Started> {
+/** A log of the primary that keeps its warnings and errors. */
+function recorded(): { readonly log: Log; readonly lines: string[] } {
+  const lines: string[] = [];
+  const keep = (_fields: object, message: string): void => void lines.push(message);
+  return { log: Object.assign(Object.create(silent) as Log, { warn: keep, error: keep }), lines };
+}
+
+async function startTwo(t: ExecutionContext, overrides: Record<string, unknown> = {}, log: Log = silent): Promise<Started> {
   const scheduler = await new FakeScheduler().start();
   t.teardown(() => scheduler.stop());
   scheduler.addKey(KEY);
   scheduler.addKey(OPERATOR_KEY, { account: 'default' });
   scheduler.addEndpoint('ep');
   const settings = { port: 0, scheduler: scheduler.address, token: TOKEN, logLevel: 'silent', closeGraceMs: 2_000, ...overrides };
-  const processes = await GatewayProcesses.start(readConfig(settings, {}), 2, silent);
+  const processes = await GatewayProcesses.start(readConfig(settings, {}), 2, log);
   t.teardown(() => processes.close());
   const call: Started['call'] = async (path, key = KEY, body) => {
     const headers = { authorization: `Bearer ${key}`, connection: 'close', ...(body && { 'content-type': 'application/json' }) };
@@ -75,7 +83,8 @@ test.serial('processes take connections in turn, and the metrics are those of al
 });
 
 test.serial('a killed process is started again, and what it counted stays', async (t) => {
-  const { call } = await startTwo(t);
+  const { log, lines } = recorded();
+  const { call } = await startTwo(t, {}, log);
   for (let sent = 0; sent < 4; sent++) await call('/v2/ep/health');
   const before = await counted(call, HEALTH);
   const [first] = Object.values(cluster.workers ?? {});
@@ -85,6 +94,8 @@ test.serial('a killed process is started again, and what it counted stays', asyn
   await once(first!, 'exit');
   t.is(await counted(call, HEALTH), before, 'by the process that is left');
   await fork;
+  t.true((await counted(call, HEALTH)) >= before, 'one that starts has no figures');
+  t.deepEqual(lines, ['a gateway process ended; it is started again']);
   while (pids().size < 2 || pids().has(pid)) await call('/v2/ep/health');
   t.true((await counted(call, HEALTH)) >= before);
 });
@@ -110,6 +121,39 @@ test.serial('a reload replaces every process and loses no request', async (t) =>
   t.true((await counted(call, HEALTH)) >= answered, 'those of the former processes are counted');
 });
 
+test.serial('a process that ends while a reload replaces it is not started twice', async (t) => {
+  const { processes } = await startTwo(t);
+  let forks = 0;
+  const count = (): void => void (forks += 1);
+  cluster.on('fork', count);
+  t.teardown(() => void cluster.off('fork', count));
+  const [first, second] = Object.values(cluster.workers ?? {});
+  const forked = once(cluster, 'fork');
+  const reloading = processes.reload();
+  await forked;
+  first?.process.kill('SIGKILL');
+  await reloading;
+  // Its restart waits as long as that of the first and begins later.
+  const [last] = Object.values(cluster.workers ?? {}).filter((worker) => worker !== first && worker !== second);
+  const again = once(cluster, 'fork');
+  last?.process.kill('SIGKILL');
+  await again;
+  while (pids().size < 2) await once(cluster, 'fork');
+  t.is(forks, 3);
+});
+
+test.serial('a process that starts is ended at once when the gateway closes', async (t) => {
+  const { log, lines } = recorded();
+  const { processes } = await startTwo(t, {}, log);
+  const forked = once(cluster, 'fork');
+  const reloading = processes.reload();
+  await forked;
+  await processes.close();
+  await reloading;
+  t.deepEqual(lines, []);
+  t.is(pids().size, 0);
+});
+
 test.serial('the rate of a key holds over all processes', async (t) => {
   const perSecond = 5;
   const { call } = await startTwo(t, { graphqlPerSecond: perSecond });
@@ -126,6 +170,12 @@ test.serial('a port in use is reported, and no process is left', async (t) => {
   await once(other, 'listening');
   t.teardown(() => other.close());
   const { port } = other.address() as AddressInfo;
+  const listeners = process.listeners('SIGUSR2');
+  const starting = runGateway(config({ port, processes: 2, scheduler: '127.0.0.1:1', logLevel: 'silent' }));
+  const [added] = process.listeners('SIGUSR2').filter((each) => !listeners.includes(each));
+  t.truthy(added, 'the signal does not end a gateway that starts');
+  if (added !== undefined) process.off('SIGUSR2', added);
+  await t.throwsAsync(starting, { code: 'ADDRESS_IN_USE' });
   await t.throwsAsync(startTwo(t, { port }), { code: 'ADDRESS_IN_USE', message: new RegExp(`127\\.0\\.0\\.1:${port}`) });
   t.is(pids().size, 0);
 });
@@ -151,6 +201,12 @@ test('limits are divided, and ports for agents follow each other', (t) => {
   }
   // Two of the largest bodies fit, however many processes there are.
   t.is(shareOf(whole, 0, 64).maxBodyMemoryBytes, 2 * whole.lbMaxBodyBytes);
+});
+
+test('a port that was picked is kept, and a configured one stays', (t) => {
+  t.is(portToKeep(config({ port: 0 }), 'http://127.0.0.1:4711'), 4_711);
+  t.is(portToKeep(config({ port: 443 }), 'https://127.0.0.1'), 443);
+  t.is(portToKeep(config({ port: 80 }), 'http://127.0.0.1'), 80);
 });
 
 test('without a setting, a fixed port for agents means one process', (t) => {
