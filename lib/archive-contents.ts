@@ -30,6 +30,8 @@ const DIST_INFO = /^(.+?)-([^-]+)\.dist-info$/;
 /** A longer package.json is not read. */
 const LONGEST_JSON = 1_000_000;
 const MAX_VERSION = 100;
+/** First byte of a gzip file: the parser would unpack it once more, past the limits. */
+const GZIP_START = 0x1f;
 /** Of a header in the archive, and of the padding of a file. */
 const HEADER_BYTES = 2_048;
 /** Sum of the lengths of all paths. */
@@ -41,11 +43,11 @@ const OWN_PACKAGE = /^@capstan\//;
 export async function archiveContents(source: AsyncIterable<Buffer>): Promise<ArchiveContents> {
   const found = new Found();
   const reading: Promise<void>[] = [];
-  const parser = new Parser({ strict: true, onReadEntry: (entry) => void reading.push(found.read(entry)) });
+  const parser = new Parser({ strict: true, zstd: false, onReadEntry: (entry) => void reading.push(found.read(entry)) });
   // The parser is an emitter of its own kind: a stream writes to it, and waits while an entry is being read.
   const sink = new Writable({
     write(chunk: Buffer, _encoding, done) {
-      const fault = found.count(chunk.length);
+      const fault = found.count(chunk);
       if (fault !== null) done(fault);
       else if (parser.write(chunk)) done();
       else parser.once('drain', () => done());
@@ -73,8 +75,9 @@ class Found {
   #fault: CapstanError | null = null;
 
   /** Counts unpacked bytes; returns the error of an archive that exceeds a limit. */
-  count(bytes: number): CapstanError | null {
-    this.#bytes += bytes;
+  count(chunk: Buffer): CapstanError | null {
+    if (this.#bytes === 0 && chunk[0] === GZIP_START) this.#fault ??= invalid('is compressed twice');
+    this.#bytes += chunk.length;
     if (this.#bytes > ARTIFACT_LIMITS.unpackedBytes + ARTIFACT_LIMITS.entries * HEADER_BYTES)
       this.#fault ??= invalid(`has more than ${ARTIFACT_LIMITS.unpackedBytes} bytes unpacked`);
     return this.#fault;

@@ -115,9 +115,9 @@ export class Bodies {
   }
 
   async #openOnce(ref: BlobReference): Promise<AsyncIterable<Buffer>> {
-    const { size, frames } = await openBlob(this.#client, ref.id, this.#metadata);
+    const { size, frames, close } = await openBlob(this.#client, ref.id, this.#metadata);
     if (size === ref.size) return frames;
-    await frames.return(undefined);
+    close();
     throw new CapstanError('INTERNAL', 'the blob store returned a different size');
   }
 }

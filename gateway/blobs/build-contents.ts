@@ -24,11 +24,11 @@ export class BuildContents {
     const blob = await builds.open(digest, metadata);
     const known = this.#known.get(digest) ?? this.#reading.get(digest);
     if (known !== undefined) {
-      await blob.frames.return();
+      blob.close();
       return known;
     }
     if (this.#reading.size >= MAX_WAITING) {
-      await blob.frames.return();
+      blob.close();
       throw new CapstanError('RATE_LIMITED', 'the gateway already compares many builds', { retryAfterMs: 5_000 });
     }
     const reading = this.#last.then(() => this.#read(digest, blob)).finally(() => this.#reading.delete(digest));

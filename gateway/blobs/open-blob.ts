@@ -7,8 +7,10 @@ import type { BlobServiceClient, GetBlobResponse } from '../../proto/gen/capstan
 export interface OpenBlob {
   /** Bytes. */
   readonly size: number;
-  /** Ending it early cancels the call. */
-  readonly frames: AsyncGenerator<Buffer, void>;
+  /** Ending it early cancels the call, if reading has begun. */
+  readonly frames: AsyncIterable<Buffer>;
+  /** Cancels the call: of one that nobody reads, which would stay open. */
+  close(): void;
 }
 
 /** Resolves once the store has found the blob; rejects with the library's error. */
@@ -21,7 +23,8 @@ export async function openBlob(client: BlobServiceClient, id: string, metadata: 
     call.cancel();
     throw new CapstanError('INTERNAL', 'the blob store returned no size');
   }
-  return { size: part.value, frames: framesOf(messages, () => call.cancel()) };
+  const close = (): void => call.cancel();
+  return { size: part.value, frames: framesOf(messages, close), close };
 }
 
 async function* framesOf(messages: AsyncIterator<GetBlobResponse, undefined>, cancel: () => void): AsyncGenerator<Buffer, void> {
