@@ -18,7 +18,6 @@ const LARGE = [
   'scheduler/store/postgres/client.ts',
   'test/console/details.test.ts',
   'test/gateway/fake-scheduler.ts',
-  'test/simulator/scenario.ts',
 ];
 
 const files = globSync('{agent,bench,cli,client,compiler,console,deploy,devserver,examples,gateway,lib,release,scheduler,sdk}/**/*', {

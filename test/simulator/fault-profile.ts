@@ -3,7 +3,8 @@ import type { ExecutionContext } from 'ava';
 
 import type { ClusterFaults } from './cluster.ts';
 import { CALM } from './database-store.ts';
-import { Scenario, type FaultProfile } from './scenario.ts';
+import type { FaultProfile } from './faults.ts';
+import { Scenario } from './scenario.ts';
 
 const only = process.env['SIM_SEED'];
 const seeds = Number(process.env['SIM_SEEDS'] ?? 2_000);

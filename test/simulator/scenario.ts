@@ -1,10 +1,9 @@
 /** One simulated run: gateways that submit and ask, agents that work, and everything that can break. */
 import { JobState } from '../../proto/gen/capstan/v1/common.ts';
 import { KeyScope } from '../../proto/gen/capstan/v1/control.ts';
-import type { JobReply } from '../../proto/gen/capstan/v1/jobs.ts';
-import type { PolicyInput } from '../../scheduler/core/events.ts';
 import { DEVICES, SimAgent, type AgentWiring } from './agent.ts';
 import { SimBlobs } from './blobs.ts';
+import { Callers } from './callers.ts';
 import { ControlRules } from './control-rules.ts';
 import { deployed, WORKER_QUOTA } from './deployed.ts';
 import { FleetRules } from './fleet-rules.ts';
@@ -14,45 +13,15 @@ import { checkBodies, checkCounts, checkImage, checkWindows, Ledger } from './in
 import { Operator } from './operator.ts';
 import type { Mutation } from './mutations.ts';
 import type { SimScheduler, Wiring } from './scheduler.ts';
-import { Cluster, type ClusterFaults, type Finder } from './cluster.ts';
+import { Cluster, type Finder } from './cluster.ts';
+import type { FaultProfile } from './faults.ts';
 import { Streams } from './streams.ts';
-import { Receivers, receivers } from './webhooks.ts';
+import { Receivers } from './webhooks.ts';
 import { Link, World } from './world.ts';
 import type { AgentEvent, SchedulerEvent } from '../../proto/gen/capstan/v1/nodes.ts';
 import type { Op, Outcome } from '../../scheduler/core/ports/store.ts';
 import { desiredEvent, dispatchEvent } from '../../scheduler/services/node-events.ts';
 import { keyDefaults } from '../../scheduler/core/control/keys.ts';
-
-/** How rough the world is; every figure is a chance or a count. */
-export interface FaultProfile extends ClusterFaults {
-  readonly jobs: number;
-  /** Chance of a crash at a commit of the scheduler. */
-  readonly schedulerCrash: number;
-  /** Chances, at a commit of the scheduler, of a full disk and of another scheduler that takes its cell. */
-  readonly diskFull: number;
-  readonly rival: number;
-  /** Operations that are worth a second batch in flight, and bytes of inputs kept in memory. */
-  readonly secondBatchWrites: number;
-  readonly inputBytes: number;
-  /** Crashes of agents, and broken connections, in the whole run. */
-  readonly agentCrashes: number;
-  readonly disconnects: number;
-  /** Devices that are lost; most of them come back. */
-  readonly deviceLosses: number;
-  /** Breaks of the gateway's channel, and deaths of the gateway. */
-  readonly channelBreaks: number;
-  readonly gatewayCrashes: number;
-  /** Deployments, and nodes drained, resumed and removed. */
-  readonly changes: number;
-  /** How often the account's rule for isolation changes. */
-  readonly ruleChanges: number;
-  /** Chance that the start of a worker fails. */
-  readonly failingStarts: number;
-  /** Chance that a worker dies under an attempt. */
-  readonly workerLoss: number;
-  /** Jobs kept in a window: small ones exercise refills. */
-  readonly windowSize: number;
-}
 
 /** What a run leaves behind. */
 export interface Result {
@@ -108,16 +77,13 @@ export class Scenario {
   readonly #controlRules: ControlRules;
   readonly #operator: Operator;
   readonly #gateway: SimGateway<SimScheduler>;
+  readonly #callers: Callers;
   readonly #links = new Map<number, AgentLink>();
   /** Each host's way to the owner. */
   readonly #finders = new Map<SimAgent, Finder>();
-  readonly #acknowledged = new Set<string>();
-  readonly #ended = new Map<string, JobState>();
   readonly #blobs = new SimBlobs();
   readonly #streams = new Streams(this.#blobs);
-  #endpoints: string[] = [];
   #session = 0;
-  #jobs = 0;
   #steps = 0;
   #rough = true;
   #turn = 0;
@@ -208,6 +174,16 @@ export class Scenario {
       find: () => finder.find(),
       died: () => this.#streams.gatewayDied(),
     });
+    this.#callers = new Callers(this.world, {
+      gateway: this.#gateway,
+      cluster: this.#cluster,
+      blobs: this.#blobs,
+      streams: this.#streams,
+      receivers: this.#receivers,
+      ledger: this.#ledger,
+      controlRules: this.#controlRules,
+      followedUntil: HEAL_MS,
+    });
     this.#operator = new Operator(this.world, {
       image: () => this.#cluster.image,
       command: (command) => this.#cluster.command(command, this.#controlRules.asked(command)),
@@ -232,10 +208,10 @@ export class Scenario {
     } finally {
       this.#cluster.close();
     }
-    const completed = [...this.#ended.values()].filter((state) => state === JobState.COMPLETED).length;
+    const completed = [...this.#callers.ended.values()].filter((state) => state === JobState.COMPLETED).length;
     return {
       digest: this.world.digest(),
-      acknowledged: this.#acknowledged.size,
+      acknowledged: this.#callers.acknowledged.size,
       completed,
       chunks: this.#streams.count,
       steps: this.#steps,
@@ -259,10 +235,10 @@ export class Scenario {
     }
     this.#cluster.command({ kind: 'put-build', account: 'acc', digest: 'd', size: 1 }, ignore);
     this.#cluster.command({ kind: 'deploy', account: 'acc', environment: 'default', build: 'd', endpoints: deployed }, (result) => {
-      if ('kind' in result && result.kind === 'deployed') this.#endpoints = result.endpoints.map(({ id }) => id);
+      if ('kind' in result && result.kind === 'deployed') this.#callers.endpoints = result.endpoints.map(({ id }) => id);
     });
     this.world.run(this.world.now + 100);
-    if (this.#endpoints.length === 0) throw new Error('nothing was deployed');
+    if (this.#callers.endpoints.length === 0) throw new Error('nothing was deployed');
     for (const agent of this.#agents) {
       this.#roughen(agent);
       agent.start();
@@ -274,7 +250,7 @@ export class Scenario {
     const { random } = this.world;
     const { schedulerCrash, diskFull, rival } = this.#faults;
     this.#cluster.break({ crash: schedulerCrash, diskFull, rival }, CHAOS_MS);
-    for (let i = 0; i < this.#faults.jobs; i++) this.world.after(random.next() * CHAOS_MS, () => this.#act());
+    for (let i = 0; i < this.#faults.jobs; i++) this.world.after(random.next() * CHAOS_MS, () => this.#callers.act());
     for (let i = 0; i < this.#faults.agentCrashes; i++) {
       this.world.after(random.next() * CHAOS_MS, () => {
         const agent = random.pick(this.#agents);
@@ -311,7 +287,7 @@ export class Scenario {
     for (let at = RECOUNT_MS; at <= CHAOS_MS; at += RECOUNT_MS) {
       this.world.run(this.world.now + RECOUNT_MS);
       // A window's recount reads a whole queue: one endpoint after the other.
-      this.#recount([this.#endpoints[this.#turn++ % this.#endpoints.length] ?? ''], at % RECOUNT_ROWS_MS === 0);
+      this.#recount([this.#callers.endpoints[this.#turn++ % this.#callers.endpoints.length] ?? ''], at % RECOUNT_ROWS_MS === 0);
     }
   }
 
@@ -349,11 +325,11 @@ export class Scenario {
     for (let quarter = 1; quarter <= 4; quarter++) {
       this.#operator.heal();
       this.world.run(this.world.now + HEAL_MS / 4);
-      this.#recount(this.#endpoints, quarter === 4);
+      this.#recount(this.#callers.endpoints, quarter === 4);
     }
     // A job that waited for a worker that kept its place has its webhook's three tries after that.
     for (let more = 0; more < WEBHOOK_TRIES && this.#receivers.isAnyPending; more++) this.world.run(this.world.now + HEAL_MS / 4);
-    for (const job of this.#acknowledged) if (this.#readsAtTheEnd(job)) this.#readStream(job, 0);
+    for (const job of this.#callers.acknowledged) if (this.#readsAtTheEnd(job)) this.#callers.readStream(job, 0);
     this.world.run(this.world.now + 1_000);
   }
 
@@ -367,7 +343,7 @@ export class Scenario {
   #judge(): void {
     const { image, store } = this.#cluster;
     if (image === null) throw new Error('the scheduler did not come back');
-    for (const id of this.#acknowledged) {
+    for (const id of this.#callers.acknowledged) {
       const job = this.#ledger.byId.get(id);
       if (job === undefined) throw new Error(`acknowledged job ${id} was never stored`);
       if (this.#ledger.deleted.has(id)) continue;
@@ -379,7 +355,7 @@ export class Scenario {
     }
     for (const { id, state, token, endpoint } of this.#ledger.byId.values())
       // What an endpoint did goes with it, for callers.
-      if (state === 'COMPLETED' && this.#acknowledged.has(id) && !this.#ledger.deleted.has(id) && image.endpoints.has(endpoint))
+      if (state === 'COMPLETED' && this.#callers.acknowledged.has(id) && !this.#ledger.deleted.has(id) && image.endpoints.has(endpoint))
         this.#streams.readToItsEnd(id, token);
     const { unanswered } = this.#gateway;
     if (unanswered.length > 0) throw new Error(`${unanswered.length} requests were never answered: ${unanswered.slice(0, 5).join()}`);
@@ -405,132 +381,6 @@ export class Scenario {
     checkCounts(image, store);
     for (const endpoint of endpoints) checkWindows(image, store, endpoint);
     if (rows) this.#controlRules.checkRows(image, store);
-  }
-
-  #act(): void {
-    const { random } = this.world;
-    const endpoint = this.#anyEndpoint();
-    const known = [...this.#acknowledged];
-    const what = random.next();
-    if (what < 0.6 || known.length === 0) this.#submit(endpoint);
-    else if (what < 0.75) this.#get(random.pick(known));
-    else if (what < 0.85) this.#control('cancel', random.pick(known));
-    else if (what < 0.95) this.#control('retry', random.pick(known));
-    else if (what < 0.96) this.#purge(endpoint);
-    else if (what < 0.97) this.#redeliver();
-    else for (let i = 0; i < 30; i++) this.#submit(endpoint);
-  }
-
-  #submit(endpoint: string): void {
-    const { random } = this.world;
-    const job = `job-${++this.#jobs}`;
-    const sync = random.chance(0.3);
-    const policy: PolicyInput = {
-      executionTimeoutMs: random.chance(0.15) ? random.int(5, 2_000) : null,
-      ttlMs: random.chance(0.1) ? random.int(500, 10_000) : null,
-      lowPriority: random.chance(0.2),
-    };
-    const waitMs = sync ? random.int(1_000, 20_000) : 0;
-    const follow = random.chance(0.2);
-    const webhook = random.chance(0.15) ? random.pick(receivers) : null;
-    const key = random.chance(0.1) ? `${endpoint}/${random.int(1, 5)}` : null;
-    const idempotency = key === null ? null : { key, bodyHash: Buffer.alloc(32, random.chance(0.8) ? 1 : 2) };
-    const input = webhook === null && random.chance(0.05) ? { blob: this.#blobs.put('{}') } : { inline: Buffer.from('{}') };
-    this.#gateway.request({
-      event: (ref, resent) => ({
-        kind: 'submit',
-        ref,
-        counting: { limitedAs: sync ? 'runsync' : 'run', resent },
-        endpoint,
-        job,
-        jobKind: sync ? 'RUNSYNC' : 'RUN',
-        input,
-        webhook,
-        trace: null,
-        tags: null,
-        policy,
-        s3: null,
-        idempotency,
-        waitMs,
-      }),
-      left: (reply) => {
-        if (reply.result?.$case !== 'job') return;
-        const { id } = reply.result.value;
-        if (this.#ledger.byId.get(id) === undefined) throw new Error(`job ${id} was acknowledged before it was stored`);
-        if (id !== job && idempotency === null) throw new Error(`the submission of job ${job} was answered with job ${id}`);
-      },
-      answered: (reply) => {
-        this.#learnt(reply);
-        if (follow) this.#readStream(job, 1_000, true);
-      },
-    });
-  }
-
-  /** One that is there as far as callers know, now and then one that is not any more. */
-  #anyEndpoint(): string {
-    const { random } = this.world;
-    const { image } = this.#cluster;
-    if (image !== null && image.endpoints.size > 0) this.#endpoints = [...image.endpoints.keys()];
-    const { removed } = this.#controlRules;
-    return removed.length > 0 && random.chance(0.1) ? random.pick(removed) : random.pick(this.#endpoints);
-  }
-
-  #purge(endpoint: string): void {
-    const command = { kind: 'purge', endpoint } as const;
-    this.#cluster.command(command, this.#controlRules.asked(command));
-  }
-
-  #redeliver(): void {
-    const webhook = this.#receivers.anyUndelivered();
-    if (webhook !== null) this.#cluster.command({ kind: 'redeliver', webhook }, () => undefined);
-  }
-
-  #get(job: string): void {
-    const { random } = this.world;
-    const endpoint = this.#ledger.byId.get(job)?.endpoint ?? '';
-    const waitMs = random.chance(0.5) ? 0 : random.int(100, 5_000);
-    if (random.chance(0.5)) this.#readStream(job, waitMs);
-    else
-      this.#gateway.request({
-        event: (ref, resent) => ({ kind: 'get', ref, counting: { limitedAs: 'status', resent }, endpoint, job, waitMs }),
-        answered: () => undefined,
-      });
-  }
-
-  /** Reads once, or until the job has ended. Some callers tell themselves what they have, the others leave that to the gateway. */
-  #readStream(job: string, waitMs: number, follow = false): void {
-    const endpoint = this.#ledger.byId.get(job)?.endpoint ?? '';
-    const exact = job.endsWith('7');
-    this.#gateway.request({
-      event: (ref, resent) => {
-        const cursor = exact ? this.#streams.cursorOf(job) : this.#gateway.cursors.of(job);
-        const after = cursor === undefined ? null : { token: cursor.token, next: cursor.nextIndex, exact };
-        return { kind: 'read-stream', ref, counting: { limitedAs: 'stream', resent }, endpoint, job, after, waitMs };
-      },
-      answered: ({ result }) => {
-        if (result?.$case === 'failure') this.#gateway.cursors.forget(job);
-        if (result?.$case !== 'stream') return;
-        if (!exact) this.#gateway.cursors.note(job, result.value);
-        this.#streams.read(job, result.value, exact);
-        const { state } = result.value;
-        const ended = state !== JobState.IN_QUEUE && state !== JobState.IN_PROGRESS;
-        if (follow && !ended && this.world.now < HEAL_MS) this.#readStream(job, waitMs, true);
-      },
-    });
-  }
-
-  #control(command: 'cancel' | 'retry', job: string): void {
-    const endpoint = this.#ledger.byId.get(job)?.endpoint ?? '';
-    this.#cluster.command({ kind: command, endpoint, job }, (result) => {
-      this.world.trace(`${command} ${job}: ${result instanceof Error ? result.message : 'done'}`);
-    });
-  }
-
-  #learnt(reply: JobReply): void {
-    if (reply.result?.$case !== 'job') return;
-    const { id: job, state } = reply.result.value;
-    this.#acknowledged.add(job);
-    if (state !== JobState.IN_QUEUE && state !== JobState.IN_PROGRESS) this.#ended.set(job, state);
   }
 
   #down(session: number, event: SchedulerEvent): void {

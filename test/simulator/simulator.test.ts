@@ -1,7 +1,8 @@
 /** What makes the simulator worth believing: it replays, and each of its checks notices the fault that it is there for. */
 import test from 'ava';
 
-import { Scenario, type FaultProfile } from './scenario.ts';
+import type { FaultProfile } from './faults.ts';
+import { Scenario } from './scenario.ts';
 import type { Mutation } from './mutations.ts';
 import { faultProfileOf } from './fault-profile.ts';
 
