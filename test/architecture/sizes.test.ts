@@ -17,7 +17,6 @@ const LARGE = [
   'scheduler/engine/engine.ts',
   'scheduler/store/postgres/client.ts',
   'test/console/details.test.ts',
-  'test/gateway/fake-scheduler.ts',
 ];
 
 const files = globSync('{agent,bench,cli,client,compiler,console,deploy,devserver,examples,gateway,lib,release,scheduler,sdk}/**/*', {

@@ -8,7 +8,6 @@ import { EventEmitter, once } from 'node:events';
 import {
   Server,
   ServerCredentials,
-  status,
   type ServerDuplexStream,
   type ServerWritableStream,
   type UntypedServiceImplementation,
@@ -18,7 +17,7 @@ import { messageLimits } from '../../lib/batches.ts';
 import { CapstanError } from '../../lib/errors.ts';
 import { toFailure, toStatus } from '../../lib/grpc-errors.ts';
 import { jobMessage } from '../../lib/job-message.ts';
-import { BlobServiceService, type BlobServiceServer, type GetBlobRequest, type GetBlobResponse } from '../../proto/gen/capstan/v1/blobs.ts';
+import { BlobServiceService } from '../../proto/gen/capstan/v1/blobs.ts';
 import { ClusterServiceService, type Cluster, type ClusterServiceServer } from '../../proto/gen/capstan/v1/cluster.ts';
 import { EndpointKind, JobState, type Payload } from '../../proto/gen/capstan/v1/common.ts';
 import {
@@ -54,6 +53,8 @@ import {
 } from '../../proto/gen/capstan/v1/jobs.ts';
 
 import { Signals } from '../agent/signals.ts';
+import { blobService, type BodyCall } from './fake-blobs.ts';
+import { lookups } from './fake-lookups.ts';
 
 export const TOKEN = 'gateway-token-of-tests';
 
@@ -135,7 +136,7 @@ export class FakeScheduler {
   onPurge: (endpointId: string) => number = () => 0;
   onList: (request: ListJobsRequest) => ListJobsResponse = () => ({ jobs: [...this.jobs.values()], total: this.jobs.size });
   /** True when the test itself sends the bytes of a body. */
-  onBody: (call: ServerWritableStream<GetBlobRequest, GetBlobResponse>, bytes: Buffer) => boolean = () => false;
+  onBody: (call: BodyCall, bytes: Buffer) => boolean = () => false;
   /** Calls of ControlService that no test answers. */
   onControl: (method: string) => void = () => undefined;
   /** The list of cells; without it the scheduler has no such service, as an earlier version. */
@@ -161,7 +162,7 @@ export class FakeScheduler {
   async start(): Promise<this> {
     const server = new Server(messageLimits);
     server.addService(JobServiceService, this.#jobService());
-    server.addService(BlobServiceService, this.#blobService());
+    server.addService(BlobServiceService, blobService(this));
     server.addService(GatewayServiceService, this.#gatewayService());
     server.addService(ControlServiceService, this.#controlService());
     const { onCluster } = this;
@@ -392,45 +393,6 @@ export class FakeScheduler {
     } satisfies GatewayServiceServer;
   }
 
-  #blobService(): BlobServiceServer {
-    return {
-      stat: (call, callback) => {
-        const bytes = this.blobs.get(call.request.id);
-        callback(null, { exists: bytes !== undefined, size: bytes?.length ?? 0, received: 0 });
-      },
-      put: (call, callback) => {
-        const frames: Buffer[] = [];
-        call.on('data', (message: { part?: { $case: string; value: unknown } }) => {
-          if (message.part?.$case === 'data') frames.push(message.part.value as Buffer);
-        });
-        call.on('end', () => {
-          // Of a call that was given up, it ends what has come so far.
-          if (call.cancelled) return;
-          const payload = this.putBlob(Buffer.concat(frames));
-          const ref = payload.body?.$case === 'blob' ? payload.body.value : { id: '', size: 0 };
-          callback(null, { ...ref, existed: false, received: ref.size });
-          this.events.emit(
-            'blob-put',
-            frames.map((frame) => frame.length),
-          );
-        });
-      },
-      get: (call) => {
-        const bytes = this.blobs.get(call.request.id);
-        this.events.emit('blob-get', call.request.id);
-        if (bytes === undefined) {
-          call.emit('error', toStatus(new CapstanError('NOT_FOUND', 'the body is gone')));
-          return;
-        }
-        call.write({ part: { $case: 'size', value: bytes.length } });
-        if (this.onBody(call, bytes)) return;
-        for (let at = 0; at < bytes.length; at += 256 * 1024)
-          call.write({ part: { $case: 'data', value: bytes.subarray(at, at + 256 * 1024) } });
-        call.end();
-      },
-    };
-  }
-
   #controlService(): UntypedServiceImplementation {
     const unimplemented = (name: string) => (_call: unknown, callback: (error: unknown) => void) => {
       this.calls.push(name);
@@ -456,45 +418,7 @@ export class FakeScheduler {
       call.on('cancelled', () => this.#watchers.delete(call));
       this.events.emit('watch');
     };
-    service['lookupKey'] = (
-      call: { request: { hash: Buffer; workerToken: string } },
-      callback: (error: unknown, value?: unknown) => void,
-    ) => {
-      const { workerToken } = call.request;
-      if (workerToken !== '') {
-        this.lookups.push('worker');
-        const worker = this.workerTokens.get(workerToken);
-        if (worker === undefined) callback(toStatus(new CapstanError('NOT_FOUND', 'the worker does not exist')));
-        else callback(null, worker);
-        return;
-      }
-      const name = call.request.hash.toString('hex');
-      this.lookups.push(`key/${name}`);
-      const found = this.keys.get(name);
-      this.events.emit('lookup');
-      void this.lookupsMayEnd.then(() => {
-        if (found === undefined) callback(toStatus(new CapstanError('NOT_FOUND', 'no such key')));
-        else callback(null, found);
-      });
-    };
-    service['lookupEndpoint'] = (call: { request: { endpointId: string } }, callback: (error: unknown, value?: unknown) => void) => {
-      this.lookups.push(`endpoint/${call.request.endpointId}`);
-      const found = this.endpoints.get(call.request.endpointId);
-      if (found === undefined) callback(toStatus(new CapstanError('NOT_FOUND', 'no such endpoint')));
-      else callback(null, found);
-    };
-    service['lookupEndpointName'] = (
-      { request: { accountId, name } }: { request: { accountId: string; name: string } },
-      callback: (error: unknown, value?: unknown) => void,
-    ) => {
-      this.lookups.push(`name/${accountId}/${name}`);
-      if (!this.knowsNames) {
-        callback({ code: status.UNIMPLEMENTED, details: 'The server does not implement the method LookupEndpointName' });
-        return;
-      }
-      const endpoints = [...this.endpoints.values()].filter((each) => each.accountId === accountId && each.name === name);
-      callback(null, { endpoints });
-    };
+    Object.assign(service, lookups(this));
     return service as UntypedServiceImplementation;
   }
 }
