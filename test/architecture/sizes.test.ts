@@ -16,7 +16,6 @@ const LARGE = [
   'agent/runtimes/foreign/foreign-worker.ts',
   'scheduler/engine/engine.ts',
   'scheduler/store/postgres/client.ts',
-  'test/console/details.test.ts',
 ];
 
 const files = globSync('{agent,bench,cli,client,compiler,console,deploy,devserver,examples,gateway,lib,release,scheduler,sdk}/**/*', {
