@@ -7,7 +7,7 @@
  * The only scheduler of a queue (SQLite) refuses nobody: its clients wait for it as for any server that starts.
  */
 import { CapstanError } from '../lib/errors.ts';
-import type { Role } from './engine/engine.ts';
+import type { Role } from './engine/engine-options.ts';
 
 export type Status =
   | { readonly kind: 'starting' }

@@ -12,7 +12,7 @@ import { cellOfCall, DEFAULT_CELL } from '../../lib/cells.ts';
 import { CapstanError } from '../../lib/errors.ts';
 import { keyDefaults } from '../core/control/keys.ts';
 import type { KeyRow } from '../core/state/control-rows.ts';
-import type { EngineLog } from '../engine/engine.ts';
+import type { EngineLog } from '../engine/engine-options.ts';
 import type { Guests } from '../services/auth.ts';
 import type { Cells } from '../store/cells.ts';
 

@@ -4,7 +4,7 @@
  */
 import type { Cluster, CellStatus, SchedulerStatus } from '../../proto/gen/capstan/v1/cluster.ts';
 import { SchedulerRole } from '../../proto/gen/capstan/v1/cluster.ts';
-import type { EngineLog } from '../engine/engine.ts';
+import type { EngineLog } from '../engine/engine-options.ts';
 import { KNOWN_SCHEMA, SchedulerRows, SEEN_MS, type CellRow, type SeenScheduler } from '../store/postgres/schedulers.ts';
 import { messageOf } from '../../lib/to-error.ts';
 import type { ClusterSeen, ClusterView, OwnFacts } from './cluster.ts';

@@ -9,75 +9,25 @@
  * Everything in the engine follows from its events, its clock and the callbacks of its store; promises are created only
  * for callers. The simulator therefore runs this engine, too.
  */
-import { CapstanError, type ErrorCode } from '../../lib/errors.ts';
+import { CapstanError } from '../../lib/errors.ts';
 import { InvariantViolation } from '../../lib/invariant.ts';
-import { messageOf, toError } from '../../lib/to-error.ts';
+import { toError } from '../../lib/to-error.ts';
 import { StepResult, type CommandResult, type Write } from '../core/effects.ts';
 import type { AuditEntry } from '../core/audit.ts';
 import type { Command, CoreEvent } from '../core/events.ts';
 import type { State } from '../core/state.ts';
-import type { Settings } from '../core/settings.ts';
-import type { RandomState } from '../core/random.ts';
 import { step } from '../core/step/step.ts';
 import { restore, type StoredState } from '../core/step/restore.ts';
 import { StaleTermError, type Outcome, type Reads } from '../core/ports/store.ts';
-import type { Clock } from './clock.ts';
-import { CommitLoop, type Step } from './commit-loop.ts';
+import { CommitLoop } from './commit-loop.ts';
 import { EffectRunner } from './effect-runner.ts';
-import type { Completion, LoopStore } from './loop-store.ts';
+import type { EngineOptions } from './engine-options.ts';
+import type { Completion } from './loop-store.ts';
 import { PayloadCache } from './payload-cache.ts';
 import type { Ports } from './ports.ts';
 import { SearchTurns } from './search-turns.ts';
 import { readState } from './take-over.ts';
-
-/** The engine's log. */
-export interface EngineLog {
-  info(facts: object, message: string): void;
-  warn(facts: object, message: string): void;
-  error(facts: object, message: string): void;
-}
-
-/** An observer of the commits, for metrics. */
-export interface CommitWatcher {
-  /** A batch was committed; `outcomes` are those of `writes`, in order. */
-  committed(writes: readonly Write[], outcomes: readonly Outcome[], ms: number): void;
-  /** An empty batch of an idle owner has confirmed its term. */
-  renewed?(ms: number): void;
-}
-
-export interface EngineOptions {
-  readonly store: LoopStore;
-  readonly settings: Settings;
-  readonly clock: Clock;
-  readonly random: RandomState;
-  readonly owner: string;
-  /** The cell of the store that the engine works on; 0 when left out. */
-  readonly cell?: number;
-  /** Another process may own the cell: the engine waits for its turn. Without it, another owner is fatal. */
-  readonly standsBy?: boolean;
-  /** Called when the role changes; as a standby also when the owner does. */
-  readonly onRole?: (role: Role) => void;
-  readonly log: EngineLog;
-  readonly watcher?: CommitWatcher;
-  /** Bytes of inputs kept in memory for dispatch. */
-  readonly payloadBytes: number;
-  /** The store is unusable: the process must end. */
-  readonly onFatal: (error: unknown) => void;
-  /** The core's step; the simulator wraps it with faults and checks. */
-  readonly step?: Step;
-  /** Receives what a step threw, before its state is dropped. Tests and the simulator fail by it; otherwise it is logged. */
-  readonly onBroken?: (error: unknown) => void;
-  /** See {@link CommitLoop}. */
-  readonly secondBatchWrites?: number;
-}
-
-/** What the engine is to its cell. */
-export type Role =
-  | { readonly kind: 'owner'; readonly term: bigint }
-  /** `owner` is the address of the owner, where it is known. */
-  | { readonly kind: 'standby'; readonly heldBy: string; readonly owner?: string }
-  /** The state is dropped, and who owns the cell is not known. */
-  | { readonly kind: 'lost' };
+import { isRecoverable, TAKE_OVER_RETRY_MS, TakeOverTurns, takingOver } from './take-over-turns.ts';
 
 /** The state of one take-over, and the parts that work on it. */
 interface OwnedTerm {
@@ -86,12 +36,6 @@ interface OwnedTerm {
   readonly loop: CommitLoop;
   readonly runner: EffectRunner;
 }
-
-const TAKE_OVER_RETRY_MS = 1_000;
-/** How long a standby waits for its turn before it looks who the owner is, ms. */
-const TURN_MS = 500;
-/** Failures of the store after which a take-over may succeed. */
-const RECOVERABLE: ReadonlySet<ErrorCode> = new Set(['DISK_FULL', 'UNAVAILABLE']);
 
 export class Engine {
   /** Turns of what people look at: searches, lists, counts. */
@@ -104,16 +48,15 @@ export class Engine {
   /** Told if the present life fails before its first batch is confirmed. */
   #unconfirmed: ((error: unknown) => void) | null = null;
   #nextCall = 1;
-  #cancelRetry: (() => void) | null = null;
   #closed = false;
   #diskRefusal: CapstanError | null = null;
-  #lastFailure = '';
-  #heldBy = '';
+  readonly #turns: TakeOverTurns;
 
   constructor(options: EngineOptions, ports: Ports) {
     this.#options = options;
     this.#ports = ports;
     this.#inputs = new PayloadCache(options.payloadBytes);
+    this.#turns = new TakeOverTurns(options, (completion) => this.beginTakeOver(completion));
   }
 
   /**
@@ -258,7 +201,7 @@ export class Engine {
 
   /** As a standby: takes the cell over once its owner is gone. {@link EngineOptions.onRole} tells when. */
   standBy(heldBy: unknown): void {
-    this.#takeOverFailed(heldBy);
+    this.#turns.failed(heldBy);
   }
 
   /**
@@ -277,7 +220,7 @@ export class Engine {
       return await act();
     } finally {
       this.#drop(life, takingOver(), 'taking over the queue again');
-      this.#takeOverAgain();
+      this.#turns.takeOver();
     }
   }
 
@@ -289,7 +232,7 @@ export class Engine {
   /** {@link Engine.close} with a callback. */
   beginClose(done: () => void): void {
     this.#closed = true;
-    this.#cancelRetry?.();
+    this.#turns.close();
     const life = this.#life;
     if (life === null) {
       done();
@@ -342,7 +285,7 @@ export class Engine {
     this.#unconfirmed = failed;
     loop.whenConfirmed(() => {
       this.#unconfirmed = null;
-      this.#heldBy = '';
+      this.#turns.forgetOwner();
       this.#options.onRole?.({ kind: 'owner', term });
       done();
     });
@@ -368,7 +311,7 @@ export class Engine {
   #drop(life: OwnedTerm, error: CapstanError, reason: string): void {
     if (this.#life !== life) return;
     this.#end(life, error);
-    this.#heldBy = '';
+    this.#turns.forgetOwner();
     this.#options.onRole?.({ kind: 'lost' });
     this.#ports.closeAll(reason);
   }
@@ -384,7 +327,7 @@ export class Engine {
     const life = this.#life;
     if (life === null) return;
     const isStale = error instanceof StaleTermError;
-    const fatal = !isStale && !(error instanceof CapstanError && RECOVERABLE.has(error.code));
+    const fatal = !isStale && !isRecoverable(error);
     const unconfirmed = this.#unconfirmed;
     this.#unconfirmed = null;
     this.#options.log.error({ err: error }, isStale ? 'another scheduler took the queue; taking over again' : 'the store failed');
@@ -395,7 +338,7 @@ export class Engine {
     );
     if (unconfirmed !== null) unconfirmed(isStale ? takenByAnother(error.message) : error);
     else if (fatal) this.#options.onFatal(error);
-    else this.#retryTakeOver();
+    else this.#turns.retry();
   }
 
   /** The state is not what it must be: drops it, and reads the queue anew from the store, which holds no part of the step that threw. */
@@ -409,56 +352,13 @@ export class Engine {
     const unconfirmed = this.#unconfirmed;
     this.#unconfirmed = null;
     this.#drop(life, takingOver(), 'reading the queue anew');
-    if (unconfirmed === null) this.#retryTakeOver();
+    if (unconfirmed === null) this.#turns.retry();
     else unconfirmed(takingOver());
-  }
-
-  #retryTakeOver(ms = TAKE_OVER_RETRY_MS): void {
-    if (!this.#closed) this.#cancelRetry = this.#options.clock.after(ms, () => this.#takeOverAgain());
-  }
-
-  #takeOverAgain(): void {
-    if (this.#closed) return;
-    this.beginTakeOver({
-      done: () => {
-        this.#lastFailure = '';
-        this.#options.log.info({}, 'queue taken over');
-      },
-      failed: (error) => this.#takeOverFailed(error),
-    });
-  }
-
-  /** Another process owns the cell: waits until it may be free, and looks again. */
-  #waitForTurn(error: CapstanError): void {
-    const { store, cell = 0, onRole } = this.#options;
-    if (error.message !== this.#heldBy)
-      onRole?.({ kind: 'standby', heldBy: error.message, ...(error.owner === undefined ? {} : { owner: error.owner }) });
-    this.#heldBy = error.message;
-    if (store.waitForTurn === undefined) this.#retryTakeOver(TURN_MS);
-    else store.waitForTurn(cell, TURN_MS, { done: () => this.#takeOverAgain(), failed: () => this.#retryTakeOver() });
-  }
-
-  #takeOverFailed(error: unknown): void {
-    if (this.#closed) return;
-    if (this.#options.standsBy === true && error instanceof CapstanError && error.code === 'CONFLICT') {
-      this.#waitForTurn(error);
-      return;
-    }
-    // A disk may be full for hours: logged once.
-    const failure = messageOf(error);
-    if (failure !== this.#lastFailure) this.#options.log.error({ err: error }, 'take-over failed; trying again');
-    this.#lastFailure = failure;
-    if (error instanceof CapstanError && !RECOVERABLE.has(error.code)) this.#options.onFatal(error);
-    else this.#retryTakeOver();
   }
 }
 
 function heldByAnother({ heldBy, address }: { readonly heldBy: string; readonly address?: string }): CapstanError {
   return new CapstanError('CONFLICT', `the queue's owner is ${heldBy}`, address === undefined ? {} : { owner: address });
-}
-
-function takingOver(): CapstanError {
-  return new CapstanError('UNAVAILABLE', 'the scheduler is taking over its queue', { retryAfterMs: TAKE_OVER_RETRY_MS });
 }
 
 function takenByAnother(message: string): CapstanError {

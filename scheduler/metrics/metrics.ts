@@ -12,7 +12,7 @@ import type { Effect, Write } from '../core/effects.ts';
 import type { State } from '../core/state.ts';
 import type { EndpointRecord, Tallies } from '../core/state/endpoints.ts';
 import { inCrashLoop } from '../core/endpoints/crash-loops.ts';
-import type { CommitWatcher } from '../engine/engine.ts';
+import type { CommitWatcher } from '../engine/engine-options.ts';
 import { workerCounts } from '../core/scaling/worker-counts.ts';
 import type { Op, Outcome } from '../core/ports/store.ts';
 import { KINDS, SEVERITIES, type Incident } from '../incidents/incident.ts';

@@ -2,7 +2,8 @@
 import { CapstanError } from '../../lib/errors.ts';
 import { places, encryptedRows } from '../core/control/encryption.ts';
 import type { EncryptedRow } from '../core/state/control-rows.ts';
-import type { Engine, EngineLog } from '../engine/engine.ts';
+import type { Engine } from '../engine/engine.ts';
+import type { EngineLog } from '../engine/engine-options.ts';
 import type { Cipher } from '../secrets/cipher.ts';
 
 /** Values re-encrypted per commit: about 2 ms of processor time. */

@@ -5,7 +5,8 @@
 import { CapstanError } from '../../lib/errors.ts';
 import { places } from '../core/control/encryption.ts';
 import type { MasterKeyRow } from '../core/state/control-rows.ts';
-import type { Engine, EngineLog } from '../engine/engine.ts';
+import type { Engine } from '../engine/engine.ts';
+import type { EngineLog } from '../engine/engine-options.ts';
 import type { Cipher } from '../secrets/cipher.ts';
 import type { GatewayToken } from '../secrets/gateway-token.ts';
 

@@ -3,7 +3,7 @@ import type { handleUnaryCall, Metadata } from '@grpc/grpc-js';
 
 import { CapstanError } from '../../lib/errors.ts';
 import { toStatus } from '../../lib/grpc-errors.ts';
-import type { EngineLog } from '../engine/engine.ts';
+import type { EngineLog } from '../engine/engine-options.ts';
 
 /** Wraps a handler. An error without a code is logged and becomes INTERNAL without its text. */
 export function unary<Request, Reply>(

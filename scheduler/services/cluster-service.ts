@@ -8,7 +8,7 @@ import { CapstanError } from '../../lib/errors.ts';
 import type { Caller, MethodRules } from '../../lib/grpc-admission.ts';
 import type { ClusterServiceServer } from '../../proto/gen/capstan/v1/cluster.ts';
 import type { ClusterView } from '../cluster/cluster.ts';
-import type { EngineLog } from '../engine/engine.ts';
+import type { EngineLog } from '../engine/engine-options.ts';
 import type { GatewayToken } from '../secrets/gateway-token.ts';
 import { sameSecret } from '../secrets/hash.ts';
 import { bearer } from './auth.ts';

@@ -2,7 +2,8 @@
 import type { AlertDelivery } from '../alerts/delivery.ts';
 import type { UploadRoom } from '../blobs/upload-room.ts';
 import type { Clock } from '../engine/clock.ts';
-import type { Engine, EngineLog } from '../engine/engine.ts';
+import type { Engine } from '../engine/engine.ts';
+import type { EngineLog } from '../engine/engine-options.ts';
 import type { Cipher } from '../secrets/cipher.ts';
 import type { MasterKeys } from '../rotation/master-keys.ts';
 import type { SchedulerMetrics } from '../metrics/metrics.ts';

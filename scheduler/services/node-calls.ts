@@ -6,7 +6,8 @@ import type { ControlServiceServer, JoinTokenInfo, NodeInfo } from '../../proto/
 import type { NodeRecord } from '../core/state/fleet.ts';
 import { tokenId } from '../core/fleet/nodes.ts';
 import type { Clock } from '../engine/clock.ts';
-import type { Engine, EngineLog } from '../engine/engine.ts';
+import type { Engine } from '../engine/engine.ts';
+import type { EngineLog } from '../engine/engine-options.ts';
 import { DEFAULT_CELL, joinTokenText } from '../../lib/cells.ts';
 import { hashKey } from '../secrets/hash.ts';
 import type { Cells } from '../store/cells.ts';

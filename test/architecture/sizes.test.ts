@@ -14,7 +14,6 @@ const MAX_LARGE = 600;
 const LARGE = [
   'agent/engine/engine.ts',
   'agent/runtimes/foreign/foreign-worker.ts',
-  'scheduler/engine/engine.ts',
   'scheduler/store/postgres/client.ts',
 ];
 
