@@ -1,4 +1,5 @@
 /** The parts of the development server, connected: the project, its workers, its queue, and what the terminal shows. */
+import { totalmem } from 'node:os';
 import type { Readable } from 'node:stream';
 
 import { errorTable } from '../lib/errors.ts';
@@ -16,6 +17,9 @@ import { printer } from './printer.ts';
 import { problemText } from './problem.ts';
 import { Project, type Reading } from './project.ts';
 import { serveProject, type AccessLine, type Address, type DevServer } from './server.ts';
+
+/** Most bytes of jobs' bodies, and at most a quarter of the memory: they are deleted half an hour after the jobs end. */
+const MAX_BODY_BYTES = 4_000_000_000;
 
 export interface DevelopmentOptions {
   readonly folder: string;
@@ -102,6 +106,7 @@ export async function startDevelopment(options: DevelopmentOptions): Promise<Dev
     },
     onWebhook: (job) => terminal.warn(`job ${job}: the development server does not call webhooks`),
     isDebugged: (endpoint) => inspect !== undefined || sessions.holds(endpoint),
+    bodyBytes: Math.min(MAX_BODY_BYTES, Math.floor(totalmem() / 4)),
     onFault: (message) => terminal.fail(`the development server failed: ${message}`),
   });
   opened.queue = queue;

@@ -33,6 +33,8 @@ export interface DevQueueOptions {
   readonly onWebhook: (job: string) => void;
   /** True while a debugger holds the endpoint: its time limits do not count. */
   readonly isDebugged: (endpoint: string) => boolean;
+  /** Most bytes of the jobs' inputs, outputs and chunks together. */
+  readonly bodyBytes: number;
   /** The queue itself failed. */
   readonly onFault: (message: string) => void;
 }
@@ -60,6 +62,7 @@ export async function openDevQueue(options: DevQueueOptions): Promise<DevQueue> 
       if (hasWebhook) options.onWebhook(id);
     },
     dropBodies: (ids) => bodies.drop(ids),
+    bodyBytes: options.bodyBytes,
     // What becomes of jobs and workers is shown by other means.
     log: { info: () => undefined, warn: () => undefined, error: fault },
   });

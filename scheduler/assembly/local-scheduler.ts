@@ -50,6 +50,8 @@ export interface LocalSchedulerOptions {
   readonly onEnded: (job: EndedJob) => void;
   /** No row names these bodies any more. */
   readonly dropBodies: (ids: readonly string[]) => void;
+  /** Most bytes of the jobs' inputs, outputs and chunks together, all of them in memory. */
+  readonly bodyBytes: number;
   readonly log: EngineLog;
 }
 
@@ -93,7 +95,7 @@ export class LocalScheduler {
     this.#engine = new Engine(
       {
         store: localStore(this.#store),
-        settings: SETTINGS,
+        settings: { ...SETTINGS, bodyQuotaBytes: options.bodyBytes },
         clock,
         random: [random[0] ?? 1, random[1] ?? 2, random[2] ?? 3, random[3] ?? 4],
         owner: randomUUID(),
@@ -145,7 +147,7 @@ export class LocalScheduler {
    */
   deploy(endpoints: readonly LocalEndpoint[]): void {
     const release = String(++this.#releases);
-    const names = new Set(endpoints.map(({ name }) => name));
+    const names = new Set(endpoints.map(({ name }) => coreName(name)));
     const gone = [...this.#engine.state.endpoints.values()].filter(
       ({ config }) => config.removing === undefined && !names.has(config.name),
     );
@@ -155,12 +157,12 @@ export class LocalScheduler {
       const inputs = endpoints.map((endpoint) => inputOf(endpoint, release));
       this.#command({ kind: 'deploy', account: ACCOUNT, environment: ENVIRONMENT, build: '', endpoints: inputs });
     }
-    for (const name of names) this.#names.set(this.idOf(name) ?? '', name);
+    for (const { name } of endpoints) this.#names.set(this.idOf(name) ?? '', name);
   }
 
   /** The id of an endpoint by its name. */
   idOf(name: string): string | undefined {
-    return this.#engine.state.endpointsByName.get(endpointNameKey(ACCOUNT, ENVIRONMENT, name));
+    return this.#engine.state.endpointsByName.get(endpointNameKey(ACCOUNT, ENVIRONMENT, coreName(name)));
   }
 
   nameOf(id: string): string {
@@ -230,11 +232,16 @@ export class LocalScheduler {
   }
 }
 
+/** The core refuses a name with the form of an id, and all other endpoints with it. Here URLs hold names only. */
+function coreName(name: string): string {
+  return `${NODE}/${name}`;
+}
+
 function inputOf({ name, maxConcurrency, executionTimeoutMs, isPaused }: LocalEndpoint, release: string): EndpointInput {
   const workers = isPaused ? 0 : 1;
   return {
     ...DEFAULT_FIELDS,
-    name,
+    name: coreName(name),
     kind: 'QUEUE',
     scalerType: 'QUEUE_DELAY',
     routes: {},

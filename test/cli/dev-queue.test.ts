@@ -60,6 +60,7 @@ class World {
         world.looks += 1;
         return world.isDebugged;
       },
+      bodyBytes: 1_000_000,
       onFault: (message) => t.fail(message),
     });
     t.teardown(async () => {
@@ -87,7 +88,7 @@ class World {
   }
 
   /** Returns the job as it is after `waitMs` at most. */
-  submit(input: object = {}, more: Partial<Submit> = {}): Promise<Job> {
+  submit(input: object = {}, more: Partial<Submit> = {}, endpoint = 'e'): Promise<Job> {
     const value: Submit = {
       jobId: `job-${this.#next++}`,
       kind: JobKind.RUN,
@@ -95,7 +96,7 @@ class World {
       ...{ webhook: '', policy: undefined, s3Config: undefined, idempotencyKey: '', bodyHash: Buffer.alloc(0), waitMs: 0 },
       ...more,
     };
-    return this.#request({ $case: 'submit', value });
+    return this.#request({ $case: 'submit', value }, endpoint);
   }
 
   end({ id }: Job): Promise<Job> {
@@ -109,9 +110,9 @@ class World {
     );
   }
 
-  #request(operation: Parameters<DevQueue['channel']['request']>[0]['operation']): Promise<Job> {
+  #request(operation: Parameters<DevQueue['channel']['request']>[0]['operation'], endpointId = 'e'): Promise<Job> {
     return new Promise((resolve, reject) => {
-      this.queue.channel.request({ endpointId: 'e', operation, held: null }, (error, answer) => {
+      this.queue.channel.request({ endpointId, operation, held: null }, (error, answer) => {
         if (answer !== null && 'job' in answer) resolve(answer.job);
         else reject(error ?? new Error('another reply'));
       });
@@ -164,6 +165,25 @@ test('jobs of an endpoint whose file cannot be read wait for it; those of a dele
   world.queue.deploy([]);
   t.like(await end, { state: JobState.CANCELLED, error: 'the endpoint was deleted' });
   await t.throwsAsync(world.submit(), { message: 'endpoint e does not exist' });
+});
+
+test('an endpoint whose name has the form of an id has a queue, and so have those beside it', async (t) => {
+  const world = await World.open(t);
+  world.deploy('second.mjs');
+  const common = { maxConcurrency: 1, executionTimeoutMs: 0, isBroken: false };
+  world.queue.deploy([
+    { name: 'e', ...common },
+    { name: 'wordcounter001', ...common },
+  ]);
+  t.is(outputOf(await world.submit({}, { waitMs: 60_000 }, 'wordcounter001')), 'second');
+  t.is(outputOf(await world.submit({}, { waitMs: 60_000 })), 'second');
+});
+
+test('bodies of jobs have a limit; a job that would exceed it is refused', async (t) => {
+  const world = await World.open(t);
+  world.deploy('second.mjs');
+  await t.throwsAsync(world.submit({ text: 'x'.repeat(1_000_000) }), { code: 'QUOTA_EXCEEDED' });
+  t.is(outputOf(await world.submit({}, { waitMs: 60_000 })), 'second');
 });
 
 test('executionTimeout does not count while a debugger holds the endpoint', async (t) => {
