@@ -26,7 +26,7 @@ function forEachText(file: string, source: string, found: (text: string) => void
   visit(parseSync(file, source).program.body);
 }
 
-/** The files of `lib/` that hold messages of several parts. */
+/** The files of `lib/` that hold messages of several parts, and the core's own messages. */
 const SHARED = [
   'lib/http-messages.ts',
   'lib/incident-actions.ts',
@@ -34,6 +34,7 @@ const SHARED = [
   'lib/postgres-rules.ts',
   'lib/program-rules.ts',
   'lib/system-errors.ts',
+  'scheduler/core/jobs/errors.ts',
 ];
 
 /** Everything that these files say, with the file that says it. */

@@ -5,7 +5,7 @@
  */
 import { CapstanError } from '../../../lib/errors.ts';
 import { invariant, present } from '../../../lib/invariant.ts';
-import { ENDPOINT_DELETED_ERROR } from '../../../lib/job-errors.ts';
+import { ENDPOINT_DELETED_ERROR } from '../jobs/errors.ts';
 import { StopReason } from '../../../proto/gen/capstan/v1/nodes.ts';
 
 import type { StepContext } from '../context.ts';

@@ -4,7 +4,7 @@
  */
 import { invariant, present } from '../../../lib/invariant.ts';
 import type { Payload } from '../../../lib/payload.ts';
-import { lastAttemptError } from '../../../lib/job-errors.ts';
+import { lastAttemptError } from './errors.ts';
 import { jobMessage } from '../../../lib/job-message.ts';
 import { shownWebhook } from '../webhooks/webhook-url.ts';
 import { JobState } from '../../../proto/gen/capstan/v1/common.ts';

@@ -2,7 +2,7 @@
  * The attempts of a job that ended before the present one, for its timeline: a list of bounded size, JSON text in the job's row
  * (docs/decisions/0063-timelines.md). It is written when a job returns to its queue, never on the way of a job that succeeds.
  */
-import { mustRunAlone, sumsAfter, type AttemptSums } from '../../../lib/attempt-sums.ts';
+import { mustRunAlone, sumsAfter, type AttemptSums } from './attempt-sums.ts';
 
 /** Why an attempt ended. */
 export type AttemptEnd =

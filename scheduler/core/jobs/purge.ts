@@ -4,7 +4,7 @@
  * alone.
  */
 import { invariant } from '../../../lib/invariant.ts';
-import { PURGED_ERROR } from '../../../lib/job-errors.ts';
+import { PURGED_ERROR } from './errors.ts';
 import type { StepContext } from '../context.ts';
 import type { State } from '../state.ts';
 import type { EndpointRecord } from '../state/endpoints.ts';

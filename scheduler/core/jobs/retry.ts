@@ -1,5 +1,5 @@
 /** Requests to retry: which ended jobs return to the tail of their queue. */
-import { notRetryable } from '../../../lib/job-errors.ts';
+import { notRetryable } from './errors.ts';
 import type { WholeJob } from '../ports/store.ts';
 
 import type { StepContext } from '../context.ts';

@@ -1,7 +1,8 @@
 /** Submissions: which are refused, and whether a new job waits or gets a slot at once. */
 import { CapstanError } from '../../../lib/errors.ts';
 import { invariant } from '../../../lib/invariant.ts';
-import { endpointNotFound, otherBody } from '../../../lib/job-errors.ts';
+import { endpointNotFound } from '../../../lib/job-errors.ts';
+import { otherBody } from './errors.ts';
 import type { Outcome, WholeJob } from '../ports/store.ts';
 
 import type { StepContext } from '../context.ts';

@@ -2,7 +2,8 @@
 import type { CapstanError } from '../../../lib/errors.ts';
 import { invariant, present } from '../../../lib/invariant.ts';
 import { toPayloadMessage, type Payload } from '../../../lib/payload.ts';
-import { jobNotFound, resultExpired } from '../../../lib/job-errors.ts';
+import { jobNotFound } from '../../../lib/job-errors.ts';
+import { resultExpired } from './errors.ts';
 import type { JobState } from '../../../proto/gen/capstan/v1/common.ts';
 import type { Job } from '../../../proto/gen/capstan/v1/jobs.ts';
 

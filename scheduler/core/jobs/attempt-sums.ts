@@ -1,6 +1,6 @@
 /**
- * What the attempts of a job that did not end it cost (docs/invariants.md, invariant 6): the scheduler keeps these sums
- * with the list of past attempts, the development server in memory.
+ * What the attempts of a job that did not end it cost (docs/invariants.md, invariant 6). The sums are kept with the list of
+ * past attempts.
  */
 
 /** Absent: 0. */
