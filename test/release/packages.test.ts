@@ -85,7 +85,7 @@ function linesOf(stdout: string, word: string): string[] {
     t.is(code, 0, `${stdout}\n${stderr}`);
 
     const [size = ''] = linesOf(stdout, 'size');
-    t.true(Number(size) < 95_000, `${size} KiB without Node`);
+    t.true(Number(size) < 98_000, `${size} KiB without Node`);
     const jobs = linesOf(stdout, 'job').map((line) => JSON.parse(line) as { status: string; output: unknown });
     t.deepEqual(
       jobs.map((job) => job.status),
