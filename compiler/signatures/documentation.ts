@@ -18,7 +18,7 @@ export function commentOf(node: Span, { program, comments, source }: ParsedModul
     .map((line) => line.replace(/^\s*\* ?/, '').trimEnd())
     .join('\n')
     .trim();
-  return text === '' ? undefined : text.slice(0, MAX_DESCRIPTION_LENGTH);
+  return text === '' ? undefined : text.slice(0, MAX_DESCRIPTION_LENGTH).toWellFormed();
 }
 
 /** Returns a default as JSON, where the source shows it. */

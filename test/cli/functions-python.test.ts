@@ -45,6 +45,23 @@ test('nothing of the module is run', async (t) => {
   t.is(inShort(await readFunction(folder, 'main.py')), 'POSITIONAL a');
 });
 
+test('texts are cut as the service counts them, between characters', async (t) => {
+  const smile = '😀';
+  const folder = await folderOf(t, {
+    'main.py': `def f(a="${smile.repeat(400)}", b="${smile.repeat(600)}"):\n    """x${smile.repeat(3000)}"""`,
+    'main.ts': `/** x${smile.repeat(3000)} */\nexport function f(a: number) {}\n`,
+  });
+  const python = await readFunction(folder, 'main.py');
+  t.is(python.description, `x${smile.repeat(999)}`);
+  t.deepEqual(
+    python.parameters.map(({ defaultValue }) => defaultValue),
+    [JSON.stringify(smile.repeat(400)), undefined],
+  );
+  const { description } = await readFunction(folder, 'main.ts');
+  t.true(description?.isWellFormed());
+  t.true((description?.length ?? 0) <= 2_000 && (description?.length ?? 0) >= 1_999);
+});
+
 test('the next command gets a value of the right type for each parameter', async (t) => {
   const folder = await folderOf(t, {
     'main.py': 'from typing import List\ndef f(a: int, b: "str", c: List[int], d=True, e: dict = {}): pass',

@@ -170,13 +170,18 @@ def default_of(default):
         text = json.dumps(value, ensure_ascii=False, allow_nan=False)
     except (ValueError, TypeError, SyntaxError, MemoryError, RecursionError):
         return {}
-    return {} if value is None or len(text) > MAX_DEFAULT else {"default_value": text}
+    return {} if value is None or len(units(text)) > 2 * MAX_DEFAULT else {"default_value": text}
 
 
 def description_of(node):
     """Returns the docstring of a function or class."""
-    text = ast.get_docstring(node) or ""
-    return {"description": text[:MAX_DESCRIPTION]} if text else {}
+    text = units(ast.get_docstring(node) or "")[: 2 * MAX_DESCRIPTION].decode("utf-16-le", "ignore")
+    return {"description": text} if text else {}
+
+
+def units(text):
+    """The service counts UTF-16 units: two bytes each."""
+    return text.encode("utf-16-le", "surrogatepass")
 
 
 def whole_parameter(arguments, schemas, is_route):
