@@ -12,7 +12,7 @@ def thumbnail(url: str):
 
 app = FastAPI()
 # workers=(1, 1) keeps the worker whose memory has the counts.
-shop = Endpoint(name="shop", app=app, workers=(1, 1))
+gallery = Endpoint(name="gallery", app=app, workers=(1, 1))
 seen = []
 
 

@@ -30,9 +30,9 @@ async function json(path: string, init: RequestInit = {}): Promise<unknown> {
 withPackages('a task of FastAPI runs after its response, and a job of a queue endpoint has a result', async (t) => {
   t.timeout(180_000);
   const ids = await stack.deploy(join(examples, 'background'));
-  const shop = `/lb/${ids.get('shop') ?? ''}`;
-  const { job } = (await json(`${shop}/upload?url=a.png`, { method: 'POST' })) as { job: string };
-  await until('the task has run', async () => JSON.stringify(await json(`${shop}/seen`)) === '["a.png"]');
+  const gallery = `/lb/${ids.get('gallery') ?? ''}`;
+  const { job } = (await json(`${gallery}/upload?url=a.png`, { method: 'POST' })) as { job: string };
+  await until('the task has run', async () => JSON.stringify(await json(`${gallery}/seen`)) === '["a.png"]');
   const status = `/v2/${ids.get('thumbnails') ?? ''}/status/${job}`;
   const ended = await until('the job has ended', async () => {
     const read = (await json(status)) as { status: string; output?: unknown };
