@@ -22,6 +22,8 @@ export const fromProcess = z.discriminatedUnion('type', [
   z.object({ type: z.literal('metrics'), id: z.number(), metrics: z.array(metric) }),
   /** Requests the figures of all processes. */
   z.object({ type: z.literal('scrape'), id: z.number() }),
+  /** It listens no more and is about to end: connections that were passed on before the reply come before it. */
+  z.object({ type: z.literal('leave'), id: z.number() }),
   /** Requests one event of the rate of a key; `name` identifies the key without showing it. */
   z.object({ type: z.literal('take'), id: z.number(), name: z.string() }),
 ]);
@@ -33,6 +35,7 @@ export type ToProcess =
   | { readonly type: 'start'; readonly config: GatewayConfig; readonly process: number }
   | { readonly type: 'collect'; readonly id: number }
   | { readonly type: 'scraped'; readonly id: number; readonly metrics: readonly (readonly MetricData[])[] }
+  | { readonly type: 'left'; readonly id: number }
   | { readonly type: 'taken'; readonly id: number; readonly isAllowed: boolean }
   | { readonly type: 'close' };
 

@@ -141,6 +141,7 @@ export class GatewayProcesses {
         const { code, message: text, field } = message;
         refusal = new CapstanError(isErrorCode(code) ? code : 'INTERNAL', text, field === undefined ? {} : { field });
       } else if (message.type === 'metrics') this.#collected(member, message.id, message.metrics);
+      else if (message.type === 'leave') tell(worker, { type: 'left', id: message.id });
       else if (message.type === 'take')
         tell(worker, { type: 'taken', id: message.id, isAllowed: this.#rates.take(message.name, performance.now()) });
       else void this.#collect().then((metrics) => tell(worker, { type: 'scraped', id: message.id, metrics }));

@@ -1,10 +1,15 @@
 /** One of several processes of a gateway on one port: a gateway of its own to schedulers and agents. The primary starts it and ends it. */
+import { setTimeout as pause } from 'node:timers/promises';
+
 import { CapstanError } from '../../lib/errors.ts';
 import { messageOf } from '../../lib/to-error.ts';
 import { start, type Gateway } from '../assembly/start.ts';
 import { createLog } from '../log.ts';
 import type { MetricData } from '../metrics/joined-figures.ts';
 import { LAST_FIGURES, type FromProcess, type ToProcess } from './messages.ts';
+
+/** Time limit for the primary's reply to the last request, ms. */
+const LEAVE_MS = 4_000;
 
 /** Requests to the primary that wait for its reply, by id. */
 const waiting = new Map<number, (reply: ToProcess) => void>();
@@ -55,6 +60,9 @@ async function sendFigures(id: number): Promise<void> {
 
 async function end(): Promise<void> {
   await gateway?.close();
+  // The primary may have passed a connection on before it knew that this process listens no more. The refusal of it is on its way before
+  // the reply is handled, and another process gets it. A primary of an earlier version does not reply.
+  await Promise.race([request((id) => ({ type: 'leave', id })), pause(LEAVE_MS)]);
   await sendFigures(LAST_FIGURES);
   process.exit(0);
 }

@@ -121,6 +121,23 @@ test.serial('a reload replaces every process and loses no request', async (t) =>
   t.true((await counted(call, HEALTH)) >= answered, 'those of the former processes are counted');
 });
 
+test.serial('a primary that is slow passes no connection on to a process that has ended', async (t) => {
+  const { processes, call } = await startTwo(t);
+  const reloaded = new AbortController();
+  const statuses = new Set<number>();
+  const callers = Array.from({ length: 8 }, async () => {
+    while (!reloaded.signal.aborted) statuses.add((await call('/v2/ep/health')).status);
+  });
+  const still = new Int32Array(new SharedArrayBuffer(4));
+  const stalls = setInterval(() => Atomics.wait(still, 0, 0, 300), 1);
+  t.teardown(() => clearInterval(stalls));
+  for (let round = 0; round < 2; round++) await processes.reload();
+  clearInterval(stalls);
+  reloaded.abort();
+  await Promise.all(callers);
+  t.deepEqual([...statuses], [200]);
+});
+
 test.serial('a process that ends while a reload replaces it is not started twice', async (t) => {
   const { processes } = await startTwo(t);
   let forks = 0;
