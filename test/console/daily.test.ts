@@ -306,8 +306,10 @@ serial(`failed jobs are grouped by their error, and a group, or selected jobs, a
   await page.getByRole('dialog').getByRole('button', { name: 'Retry these' }).click();
   await page.getByLabel('Operations on many jobs').getByText('3 changed').waitFor();
   for (const job of jobs) await until('the retry has failed', async () => (await stack.status(idOf('failing'), job)).status === 'FAILED');
+  // Those that have failed again come to the list first.
+  for (const job of jobs) await page.getByLabel(`Select ${job}`).waitFor();
   await page.getByRole('button', { name: /^Select all \d+ of this page$/ }).click();
-  for (const job of jobs) t.true(await page.getByLabel(`Select ${job}`).isChecked());
+  for (const job of jobs) await becomes(t, () => page.getByLabel(`Select ${job}`).isChecked(), true);
   await page.getByRole('button', { name: 'Clear selection' }).click();
   for (const job of jobs.slice(0, 2)) await page.getByLabel(`Select ${job}`).check();
   await page.getByRole('group', { name: 'Selected jobs' }).getByRole('button', { name: 'Retry 2' }).click();
@@ -325,7 +327,8 @@ serial(`the activity page says who changed what, is filtered by its address, and
   await stack.tool('endpoints', 'set', 'paused', 'idleTimeout=17');
   const key = JSON.parse(await stack.tool('keys', 'create', 'reader', '--scope', 'read-only', '--json')) as { plaintext: string };
   await signIn(page, stack.url, stack.apiKey, `/console/endpoints/${idOf('paused')}`);
-  await page.getByRole('link', { name: 'Activity' }).last().click();
+  // Not that of the frame, which is there before the endpoint is read.
+  await page.getByRole('main').getByRole('link', { name: 'Activity' }).click();
   await page.waitForURL(/activity\?object=default%2Fpaused/);
   const table = page.getByRole('region', { name: 'Activity' });
   const update = table.getByRole('row', { name: /updateEndpoint/ });
