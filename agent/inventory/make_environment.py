@@ -23,6 +23,8 @@ KEPT_UNUSED = 4
 # The agent waits for its environment.
 REMOVED_AT_ONCE = 16
 REMOVED = "removed-"
+# What somebody else has in the folder stays.
+OWN_NAME = re.compile("(%s)?[0-9a-f]{16}" % REMOVED)
 
 
 def main(arguments):
@@ -109,7 +111,8 @@ def mark_used(path):
 def remove_unused(parent, own):
     """Removes environments of former Pythons, and what a killed process left of a removal. Another agent may do the same."""
     try:
-        unused = sorted((used_at(os.path.join(parent, name)), name) for name in os.listdir(parent) if name != own)
+        names = [name for name in os.listdir(parent) if name != own and OWN_NAME.fullmatch(name)]
+        unused = sorted((used_at(os.path.join(parent, name)), name) for name in names)
         limit = time.time() - UNUSED_SECONDS
         unused = [name for used, name in unused if used < limit]
         for name in unused[: max(0, len(unused) - KEPT_UNUSED)][:REMOVED_AT_ONCE]:

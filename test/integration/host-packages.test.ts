@@ -310,15 +310,22 @@ linux('environments of former Pythons are removed but the last four; one that wa
   const day = 86_400;
   const now = Math.round(Date.now() / 1_000);
   for (let age = 0; age < 10; age += 1) {
-    const path = join(own, `former${age}`);
+    const path = join(own, age === 9 ? `removed-${'9'.repeat(16)}` : String(age).repeat(16));
     await mkdir(path);
     // The last ones are what a killed process left: without the file.
     if (age < 8) await writeFile(join(path, 'pyvenv.cfg'), '');
     await utimes(age < 8 ? join(path, 'pyvenv.cfg') : path, now - age * day - 60, now - age * day - 60);
   }
+  // Of somebody else.
+  const others = ['backup', 'removed-packages', `${'8'.repeat(16)}.old`, '8'.repeat(17), 'A'.repeat(16)];
+  for (const name of others) {
+    await mkdir(join(own, name));
+    await writeFile(join(own, name, 'pyvenv.cfg'), '');
+    await utimes(join(own, name, 'pyvenv.cfg'), 1, 1);
+  }
   await open();
-  const kept = (await readdir(own)).filter((name) => name.startsWith('former')).sort();
-  t.deepEqual(kept, ['former0', 'former1', 'former2', 'former3', 'former4']);
+  const kept = (await readdir(own)).filter((name) => name !== basename(folders[0] ?? '')).sort();
+  t.deepEqual(kept, [...[0, 1, 2, 3, 4].map((age) => String(age).repeat(16)), ...others].sort());
   // The own one is never removed, however old.
   const [used = ''] = folders;
   await utimes(join(used, 'pyvenv.cfg'), 1, 1);
