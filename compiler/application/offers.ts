@@ -29,8 +29,8 @@ const PYTHON_APP_OF: readonly (readonly [framework: string, module: RegExp, made
   ['Falcon', /^\s*(?:import|from)\s+falcon\b/m, /^(\w+)\s*(?::[^=\n]+)?=\s*(?:falcon\.)?(?:asgi\.)?App\(/m],
   ['BlackSheep', /^\s*(?:import|from)\s+blacksheep\b/m, /^(\w+)\s*(?::[^=\n]+)?=\s*(?:blacksheep\.)?Application\(/m],
 ];
-/** A function without required parameters that makes the application. */
-const FACTORY = /^def\s+((?:create|make|get|build)_app(?:lication)?)\(\s*(?:\w+[^,()=]*=[^,()]*,?\s*)*\)/m;
+/** A function without required parameters that makes the application. Each text has one reading: another would take exponential time. */
+const FACTORY = /^def\s+((?:create|make|get|build)_app(?:lication)?)\(\s*(?:\w+(?!\w)[^,()=]*=[^,()]*(?:,\s*|(?=\))))*\)/m;
 const MADE_INSIDE =
   /^\s+.*=\s*(?:\w+\.)?(FastAPI|Flask|Starlette|Litestar|Quart)\(|^\s+return\s+(?:\w+\.)?(FastAPI|Flask|Starlette|Litestar|Quart)\(/m;
 const JOB_LOOP = /^[^#\n]*\brunpod\.serverless\.start\(/m;

@@ -54,6 +54,14 @@ for (const [title, files, settings] of FOUND) {
   });
 }
 
+test('a factory with many parameters is read at once, also where one is not understood', async (t) => {
+  const parameters = Array.from({ length: 24 }, (_, n) => `setting_number_${n}: str = "x"`).join(',\n    ');
+  const source = (last: string): string =>
+    `from flask import Flask\ndef create_app(\n    ${parameters},\n    ${last},\n):\n    return Flask(__name__)\n`;
+  t.regex((await offerFor(await folderOf(t, { 'a.py': source('last=None') })))?.text ?? '', /app="a:create_app\(\)"/);
+  t.is(await offerFor(await folderOf(t, { 'a.py': source('last=load()') })), undefined);
+});
+
 test('the refusal of a folder without endpoints names what it has', async (t) => {
   const fastapi = await folderOf(t, { 'main.py': 'from fastapi import FastAPI\napp = FastAPI()\n' });
   await t.throwsAsync(readApplication(fastapi), { code: 'INVALID_MANIFEST', message: /; it has the FastAPI application app in main\.py$/ });
