@@ -102,7 +102,7 @@ export function createTerminal(streams: TerminalSettings): Terminal {
       out.write(`${visibleText(text)}\n`);
     },
     table(table) {
-      const { text, omitted } = renderTable(table, out.isTTY === true ? out.columns : undefined);
+      const { text, omitted } = renderTable(table, widthOf(out));
       this.data(text);
       if (omitted.length > 0) this.hint(`not shown in this width: ${omitted.join(', ')}; -o json has all`);
     },
@@ -113,6 +113,11 @@ export function createTerminal(streams: TerminalSettings): Terminal {
       if (out.isTTY !== true) this.value(text);
     },
   };
+}
+
+/** Undefined where there is no terminal, and for one that has no size: its width is 0. */
+function widthOf({ isTTY, columns }: Stream): number | undefined {
+  return isTTY === true && columns !== 0 ? columns : undefined;
 }
 
 /** Lines after the first are indented, so that none looks like a message of the tool. */

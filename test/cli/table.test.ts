@@ -72,6 +72,7 @@ test('a pipe gets all columns whole, with - for an empty value', (t) => {
   const { out, err } = printed({ ...table, rows: [['a', '', 'c\td', 'e', 'f'.repeat(500)]] }, undefined);
   t.is(out, `NAME  ID  STATUS  URL  REASON\na     -   c\\td    e    ${'f'.repeat(500)}\n`);
   t.is(err, '');
+  t.is(printed(table, 0).out, printed(table, undefined).out, 'a terminal without a size, as of `docker exec -t` in a script');
 });
 
 test('a table without rows is its header', (t) => {
