@@ -40,7 +40,7 @@ export async function readSource(
       git(QUIET, 'config', '--null', '--name-only', scope, '--includes', '--get-regexp', PROGRAMS);
     // Without settings of its own, a worktree of several is an error.
     const programs = [await named('--local').catch(noMatch), await named('--worktree').catch(() => '')].join('\0');
-    const settings = [...QUIET, ...[...new Set(programs.split('\0'))].filter((name) => name !== '').map((name) => [name, ''] as const)];
+    const settings = [...QUIET, ...[...new Set(programs.split('\0'))].flatMap(withoutProgram)];
     return {
       commit,
       message: sourceMessage(message.slice(0, MAX_SOURCE_MESSAGE * 4)),
@@ -53,6 +53,12 @@ export async function readSource(
       terminal.warn('git refuses the folder, which another user owns: the release is recorded without its commit');
     return null;
   }
+}
+
+/** A filter that is required, as those of git-crypt and Git LFS are, would fail without its program. */
+function withoutProgram(name: string): GitSettings {
+  const [, filter] = /^(filter\..*)\.(?:clean|smudge|process)$/s.exec(name) ?? [];
+  return [...(name === '' ? [] : [[name, ''] as const]), ...(filter === undefined ? [] : [[`${filter}.required`, 'false'] as const])];
 }
 
 /** Without matches the command ends with 1. */

@@ -100,6 +100,18 @@ only(`programs that a checkout names are not run${SKIPPED}`, async (t) => {
   await t.throwsAsync(stat(mark), { code: 'ENOENT' });
 });
 
+only(`a filter that is required does not hide the commit${SKIPPED}`, async (t) => {
+  const folder = await checkout(t);
+  await writeFile(join(folder, '.gitattributes'), '*.key filter=git-crypt\n');
+  await writeFile(join(folder, 'a.key'), 'added\n');
+  await git(folder, 'add', '.');
+  await git(folder, 'commit', '--quiet', '-m', 'files');
+  await git(folder, 'config', 'filter.git-crypt.clean', 'cat');
+  await git(folder, 'config', 'filter.git-crypt.required', 'true');
+  await writeFile(join(folder, 'a.key'), 'other\n');
+  t.like(await sourceOf(folder), { message: 'files', isDirty: true });
+});
+
 only(`what a partial clone lacks is not fetched${SKIPPED}`, async (t) => {
   const folder = await checkout(t);
   const mark = join(folder, '../ran');
