@@ -11,7 +11,7 @@ import { connect } from '../../client/gateway.ts';
 import { ageOf } from '../../terminal/age.ts';
 import { ToolError } from '../../terminal/tool-error.ts';
 
-const name = { name: 'name', description: 'name of the secret: letters, digits and underscores' };
+const secretArgument = { name: 'secret', description: 'its name: letters, digits and underscores' };
 const environmentOption = {
   flags: '--env <environment>',
   description: "only for endpoints of this environment, before the account's secret of the same name",
@@ -21,7 +21,7 @@ const environmentOption = {
 const set: Command = {
   name: 'set',
   summary: 'Create a secret, or replace its value: workers that use it are replaced. Reads the value from stdin or a file.',
-  arguments: [name],
+  arguments: [secretArgument],
   options: [{ flags: '--file <path>', description: 'read the value from a file', default: 'stdin' }, environmentOption],
   settings: GATEWAY_SETTINGS,
   json: true,
@@ -72,7 +72,7 @@ const list: Command = {
 const remove: Command = {
   name: 'delete',
   summary: 'Delete a secret that no endpoint uses.',
-  arguments: [name],
+  arguments: [secretArgument],
   options: [environmentOption],
   settings: GATEWAY_SETTINGS,
   json: true,

@@ -87,6 +87,14 @@ for (const shell of ['bash', 'fish'] as const) {
     t.deepEqual(await offers(t, shell, 'capstan keys create x --sco'), ['--scope']);
     t.true((await offers(t, shell, 'capstan completion ')).includes('fish'));
     t.deepEqual(await offers(t, shell, 'capstan endpoints get endpoint-a'), ['endpoint-alpha']);
+    for (const [line, kind] of [
+      ['env get', 'environment'],
+      ['node drain', 'node'],
+      ['keys revoke', 'key'],
+      ['account delete', 'account'],
+      ['secret delete', 'secret'],
+    ] as const)
+      t.deepEqual(await offers(t, shell, `capstan ${line} ${kind}-b`), [`${kind}-beta`]);
     t.deepEqual(await offers(t, shell, 'capstan endpoints list --env environment-b'), ['environment-beta']);
     t.deepEqual(
       (await offers(t, shell, 'capstan complete')).filter((offer) => offer === 'complete'),
