@@ -17,6 +17,7 @@ export const endpointDelete: Command = {
   settings: GATEWAY_SETTINGS,
   json: true,
   confirm: ({ args: [endpoint], options }) => {
+    mustNameOne(endpoint, flagOption(options, 'all'));
     const what = endpoint === undefined ? 'all endpoints' : `endpoint ${endpoint}`;
     return `Delete ${what} of environment ${textOption(options, 'env') ?? 'default'} and cancel the queued jobs?`;
   },
@@ -24,11 +25,7 @@ export const endpointDelete: Command = {
   async run(invocation) {
     const { args, options, env, terminal } = invocation;
     const [wanted] = args;
-    const all = flagOption(options, 'all');
-    if ((wanted === undefined) !== all)
-      throw new CapstanError('INVALID_ARGUMENT', 'endpoint: specify an endpoint, or --all for every endpoint of the environment', {
-        field: 'endpoint',
-      });
+    mustNameOne(wanted, flagOption(options, 'all'));
     const { deleteEndpoints } = await import('../api/control.ts');
     const client = await connect(readSettings(options, env), env);
     const environment = textOption(options, 'env') ?? 'default';
@@ -40,3 +37,11 @@ export const endpointDelete: Command = {
     });
   },
 };
+
+/** @throws CapstanError INVALID_ARGUMENT for neither an endpoint nor --all, and for both. */
+function mustNameOne(endpoint: string | undefined, all: boolean): void {
+  if ((endpoint === undefined) !== all)
+    throw new CapstanError('INVALID_ARGUMENT', 'endpoint: specify an endpoint, or --all for every endpoint of the environment', {
+      field: 'endpoint',
+    });
+}

@@ -101,6 +101,9 @@ test('a job from the command line: input, output, chunks, ends and refusals', as
   const last = await onTerminal(['jobs', 'list', 'hello', '--limit', '2', '--offset', '2']);
   t.regex(last.text, /hint: These are 3 to 4 of 4 jobs, newest first\n$/);
 
+  const unnamed = await onTerminal(['endpoints', 'delete']);
+  t.is(unnamed.code, 2);
+  t.notRegex(unnamed.text, /y\/N/, 'what is refused is not asked');
   const kept = await onTerminal(['endpoints', 'delete', 'bad'], 'n');
   t.is(kept.code, 75);
   t.regex(kept.text, /Delete endpoint bad of environment default and cancel the queued jobs\? \[y\/N\] no\n✗ nothing was changed/);
