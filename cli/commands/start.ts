@@ -28,7 +28,7 @@ export const start: Command = {
       environment: env,
       terminal,
       async whenReady({ url }, signal) {
-        tellConsole(url, terminal);
+        tellConsole(url, terminal, true);
         const [{ attempt, deploySamples }, { showFirstJob, showRoutes }] = await Promise.all([
           import('../samples/samples.ts'),
           import('../samples/first-job.ts'),

@@ -30,7 +30,7 @@ export const up: Command = {
       environment: env,
       terminal,
       async whenReady({ url, isNew }, signal) {
-        tellConsole(url, terminal);
+        tellConsole(url, terminal, terminal.isLive);
         const path = isNew ? undefined : await firstPath(url, settings).catch((error: unknown) => reportUnlisted(error, terminal));
         const key = apiKeyForShell(settings, env.variables['SERVICE_API_KEY'] === undefined ? undefined : { kind: 'shell' });
         terminal.next(path === undefined ? 'capstan deploy <folder>' : `curl -s ${url}${path} -H "Authorization: Bearer ${key}"`);

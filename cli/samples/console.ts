@@ -11,9 +11,10 @@ import type { Terminal } from '../../terminal/terminal.ts';
 /** Longest that the installation of what builds it may take, ms. */
 const LIMIT_MS = 300_000;
 
-/** Says where it is; until it is built, its address says so. */
-export function tellConsole(url: string, terminal: Terminal): void {
-  terminal.line(`Web console: ${url}/console${isBuilt() ? '' : ' (being built)'}`);
+/** Says where it is. `isBuilding`: it is built, if it is not there. */
+export function tellConsole(url: string, terminal: Terminal, isBuilding: boolean): void {
+  const note = isBuilding ? ' (being built)' : ' (not built; npm run console builds it)';
+  terminal.line(`Web console: ${url}/console${isBuilt() ? '' : note}`);
 }
 
 function isBuilt(): boolean {
