@@ -47,8 +47,12 @@ test('a job from the command line: input, output, chunks, ends and refusals', as
       const child = execFile('script', ['-qec', command, '/dev/null'], { cwd: app, env }, (error, text) => {
         resolve({ code: error === null ? 0 : Number(error.code), text: text.replaceAll('\r\n', '\n') });
       });
+      // Once: the tool repeats the question with the answer, and the terminal would echo another.
+      let isAnswered = false;
       child.stdout?.on('data', (text: string) => {
-        if (text.includes('[y/N]')) child.stdin?.write(answer);
+        if (isAnswered || !text.includes('[y/N]')) return;
+        isAnswered = true;
+        child.stdin?.write(answer);
       });
     });
 
