@@ -24,7 +24,7 @@ const HEAP_MIB = 64;
  */
 const NODE_ARGS = [
   ...['--max-semi-space-size=1', `--max-old-space-size=${HEAP_MIB}`, '--v8-pool-size=0'],
-  ...['--single-threaded-gc', '--expose-gc', '--disable-sigusr1'],
+  ...['--single-threaded-gc', '--expose-gc', '--no-maglev', '--disable-sigusr1'],
 ];
 /**
  * A large frame is its own mapping, also the second one: it leaves the process when it is freed. Its threads share their heap, which
